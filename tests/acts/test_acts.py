@@ -182,7 +182,7 @@ def test_two_operators_for_one_request(bench: Bench) -> None:
 
 def test_one_key_under_two_names_is_no_quorum(bench: Bench) -> None:
     public = bench.keys["alice"].with_suffix(".pub").read_text()
-    with pytest.raises(InvalidInput, match="stands once"):
+    with pytest.raises(InvalidInput, match="occur only once"):
         add_operator(bench.workspace, "bob", public, actor="test")
 
 

@@ -265,9 +265,9 @@ def test_armor_is_its_own_rendering(blob: bytes) -> None:
 
 def test_wire_values_end_where_they_end() -> None:
     reader = WireReader(b"\x01\x00\x00\x00\x00\x00\x00\x00\x02rest")
-    assert reader.byte() == 1 and reader.uint64() == 2
+    assert reader.number(1) == 1 and reader.number(8) == 2
     malformed(reader.end)
-    malformed(reader.uint64)
+    malformed(reader.number, 8)
     malformed(WireReader(string(b"\xff")).text)
     malformed(WireReader(string(b"\n")).text)
 

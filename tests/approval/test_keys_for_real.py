@@ -267,7 +267,7 @@ def test_the_command_line_is_the_same_for_a_token() -> None:
 
 
 def test_no_key_no_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidInput, match="no such key"):
+    with pytest.raises(InvalidInput, match="does not exist"):
         sign_statement(b"x", tmp_path / "missing", "threegate-approval")
     (tmp_path / "broken").write_text("nothing")
     with pytest.raises(InvalidInput, match="did not sign"):
@@ -289,7 +289,7 @@ def test_on_a_terminal_ssh_keygen_speaks_for_itself(
     monkeypatch.setattr("os.isatty", lambda descriptor: True)
     assert sign_statement(b"x", key, "threegate-approval").startswith(b"-----BEGIN SSH SIGNATURE-----")
     (tmp_path / "broken").write_text("nothing")
-    with pytest.raises(InvalidInput, match="said why above"):
+    with pytest.raises(InvalidInput, match="message above"):
         sign_statement(b"x", tmp_path / "broken", "threegate-approval")
     assert "broken" in capfd.readouterr().err
 

@@ -275,7 +275,7 @@ SECOND = SoftPasskey(credential=b"credential-2")
         (PASSKEY.line(), None, "operators.passkeys does not pin"),
         (PASSKEY.line(), SECOND.pin(), "does not pin"),
         (PASSKEY.line() + SECOND.line("alice"), PASSKEY.pin(), "operators:2: is a passkey that"),
-        (PASSKEY.line(), PASSKEY.pin() + SECOND.pin(), "which is no passkey of operators"),
+        (PASSKEY.line(), PASSKEY.pin() + SECOND.pin(), "which is not a passkey of operators"),
         (PASSKEY.line().replace(PASSKEY_NAMESPACES, NAMESPACES), None, "does not pin"),
         (
             PASSKEY.line().replace(PASSKEY_NAMESPACES, NAMESPACES),
@@ -366,8 +366,8 @@ def test_keys_and_credentials_that_are_none() -> None:
         (encode_base64url(b"x" * 1024), "1 to 1023 bytes"),
         ("Y3JlZB", "unusual spelling"),
         ("Y3JlZA==", "unusual spelling"),
-        ("a b", "no base64url"),
-        ("é", "no base64url"),
+        ("a b", "not base64url"),
+        ("é", "not base64url"),
     ):
         with pytest.raises(MalformedError, match=wrong):
             passkey_of(PASSKEY.spki, ORIGIN, credential)
@@ -378,8 +378,8 @@ def test_an_assertion_that_is_cut() -> None:
     head, signature = PASSKEY.get(client_data)
     for data, value, words in (
         (head[:36], signature, "ends in"),
-        (head, signature[:-1], "no ECDSA"),
-        (head, b"", "no ECDSA"),
+        (head, signature[:-1], "not an ECDSA"),
+        (head, b"", "not an ECDSA"),
     ):
         with pytest.raises(MalformedError, match=words):
             passkey_signature(

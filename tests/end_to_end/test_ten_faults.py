@@ -359,7 +359,7 @@ def test_10_a_lost_key(place: Place) -> None:
     place.key.with_name("operator_key.pub").rename(place.key.with_name("gone.pub"))
     told(
         place.approve(draft, expect=2).err,
-        "threegate: <key>: there is no such key file; name yours with --key",
+        "threegate: <key>: the key file does not exist; name yours with --key",
     )
     done = place.run("approve", str(draft), "--as", "operator", "--yes", env=home, expect=2)
     told(

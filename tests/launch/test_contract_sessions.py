@@ -29,7 +29,7 @@ class Asked:
     def decide(self) -> Decision:
         context, approved = self.context, self.approved
         with context.trail.locked() as held:
-            return context.contracts.decide(held, context.policy, approved.request, approved.job, held.now)
+            return context.contracts.decide(held, context.policy, approved.request, approved.job, held.now)[0]
 
     def reserve(self) -> Any:
         context, approved = self.context, self.approved

@@ -57,11 +57,11 @@ def test_a_lasting_run_gets_the_running_status_and_its_end_is_the_last_one(bench
         until(lambda: state(bench, path) == ("running", True), dispatcher)
         written = verdict_path(bench.workspace, path.name).stat().st_ino
         assert 0 <= dispatcher.pause(7.0) <= limits.LIVE_SECONDS, "then its output is looked at"
-        [entry] = dispatcher._running.values()
+        [entry] = dispatcher.running.values()
         dispatcher.collect()
         assert verdict_path(bench.workspace, path.name).stat().st_ino == written, "it is written once"
         runner.go.set()
-        until(lambda: dispatcher.running == 0, dispatcher)
+        until(lambda: not dispatcher.running, dispatcher)
         assert entry.control.lasting is not None
         entry.control.lasting()
         assert state(bench, path) == ("finished", True)
@@ -85,7 +85,7 @@ def test_a_short_run_gets_the_status_of_its_end_only(bench: Bench, monkeypatch: 
     dispatcher = dispatcher_of(bench, CountingRunner())
     try:
         until(
-            lambda: (bench.workspace.finished / path.name).exists() and dispatcher.running == 0,
+            lambda: (bench.workspace.finished / path.name).exists() and not dispatcher.running,
             dispatcher,
         )
     finally:

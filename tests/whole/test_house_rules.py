@@ -76,7 +76,6 @@ PRIVATE = {
     ),
     "engine_fixtures.py": (1, "leave to run that the judge did not give: tests of runners have no trail"),
     "plugins/evidence/test_pack.py": (1, "a disk that is full at the last file"),
-    "launch/test_status_file.py": (1, "one entry of what runs"),
     "launch/test_waits.py": (1, "threads that do what the test says"),
     "plugins/evidence/test_metrics.py": (1, "what is kept must stay small"),
     "request/test_backend.py": (1, "a backend of a plugin that is off, without such a plugin"),

@@ -1,3 +1,1 @@
-"""What a person does, signed: approve, reject, grant, cancel, retry, countersign, replay, manage operator
-keys.
-"""
+"""What a person does, signed: approve, reject, grant, cancel, retry, countersign, replay, manage operator keys."""

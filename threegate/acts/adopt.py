@@ -54,6 +54,7 @@ def adopt(context: Context, acting: Acting, about: Mapping[str, Any]) -> Adopted
     signed = sign_act(context, acting, ADOPT, about)
     with context.trail.locked() as held:
         problem = held.outside_problem()
+        # The second look, under the lock: the signature is about the trail's end as it was shown.
         if problem is None or _about(context, held, problem) != about:
             raise Refused("statement_mismatch", "the workspace changed meanwhile; try again")
         actor, act = checked_act(context, held, signed, ADOPT, about)

@@ -88,6 +88,9 @@ def seal(
     refuse_judged(reviewed)
     moment = approved_utc or moment_for(reviewed)
     data = insert_approval(reviewed.draft.data, approved_by, moment, reviewed.request.deliver)
+    with context.trail.locked() as held:
+        epoch = held.index.epoch
+    # Read with the same reader as the draft: front matter that the insertion misread shows up as a difference.
     report = context.read(data, reviewed.draft.path.name, "approved", max(reviewed.now, moment))
     request = report.request
     if request is None or _as_draft(request, reviewed.request) != reviewed.request:
@@ -98,26 +101,19 @@ def seal(
         )
     if (request.approved_by, request.approved_utc) != (approved_by, moment):
         raise Refused("request_changed", f"{reviewed.draft.path.name}: the approval lines do not read back as written")
-    shown = signed_text(
-        shown_request(
-            request,
-            reviewed.job,
-            context.policy.settings,
-            operator=approved_by,
-            owner=reviewed.owner,
-            run=reviewed.run,
-        )
-    )
+    settings = context.policy.settings
+    view = shown_request(request, reviewed.job, settings, operator=approved_by, owner=reviewed.owner, run=reviewed.run)
+    shown = signed_text(view)
     statement = Statement(
-        workspace_id=context.policy.settings.workspace.id,
-        epoch=_epoch(context),
+        workspace_id=settings.workspace.id,
+        epoch=epoch,
         request_id=request.request_id,
         request_sha256=request.sha256,
         job_sha256=reviewed.job.digest,
         inputs=statement_inputs(request),
         approved_by=approved_by,
         approved_utc=moment,
-        expires_utc=moment + timedelta(seconds=context.policy.settings.approval.ttl),
+        expires_utc=moment + timedelta(seconds=settings.approval.ttl),
         policy_sha256=context.policy.digest,
         nonce=nonce or secrets.token_hex(16),
         shown_sha256=sha256_hex(shown),
@@ -130,19 +126,11 @@ def seal_as(context: Context, reviewed: ReviewedDraft, statement: Statement) -> 
 
     Raises Refused if the statement is not about this draft in its current form.
     """
-    sealed = seal(
-        context,
-        reviewed,
-        statement.approved_by,
-        approved_utc=statement.approved_utc,
-        nonce=statement.nonce,
-    )
-    if sealed.statement != statement:
-        names = [
-            name
-            for name in Statement.__dataclass_fields__
-            if getattr(sealed.statement, name) != getattr(statement, name)
-        ]
+    approver, moment = statement.approved_by, statement.approved_utc
+    sealed = seal(context, reviewed, approver, approved_utc=moment, nonce=statement.nonce)
+    if (again := sealed.statement) != statement:
+        fields = Statement.__dataclass_fields__
+        names = [name for name in fields if getattr(again, name) != getattr(statement, name)]
         raise Refused("statement_mismatch", f"the statement differs in {', '.join(names)}; print it again")
     return sealed
 
@@ -170,6 +158,7 @@ def promote(
     batch. Raises Refused with the reason code that a launch would give, TrailError, Unavailable, OSError.
     """
     name = reviewed.draft.path.name
+    # Before the lock is taken, because it reads whole files.
     check_pinned(context.workspace, reviewed.inputs)
     # The texts are written under the lock too, because a daemon that starts removes temporary files under it.
     with (
@@ -179,8 +168,14 @@ def promote(
         check_pinned(context.workspace, texts)
         copies = (*reviewed.inputs, *texts)
         refuse_bad_clock(held)
+        # The second of a check before the review: two operators may approve one draft at once.
         refuse_used(held, sealed.request)
-        waits = _refuse_what_cannot_run(context, held, reviewed, sealed, signature, batch)
+        BACKENDS[sealed.job.backend].refuse_other_state(context.workspace, reviewed.owner, sealed.job.action)
+        facts = facts_of_draft(context, held, reviewed, sealed, signature, batch)
+        failed = [check for check in launch_checks(facts) if check.ok is False]
+        for check in failed:
+            if check.code != "quorum_missing":  # for the other operators it waits in approved/
+                raise Refused(check.code, check.detail)
         approval = SignedApproval.parse(signature, sealed.request.request_id)
         fingerprint = approval.signed.signature.key.fingerprint
         target = context.workspace.approved / name
@@ -200,7 +195,7 @@ def promote(
         approval_sha256=approval.approval_sha256,
         expires_utc=sealed.statement.expires_utc,
         fingerprint=fingerprint,
-        waits_for_quorum=waits,
+        waits_for_quorum=bool(failed),
         draft_removed=removed,
     )
 
@@ -220,11 +215,10 @@ def known_operators(context: Context) -> Operators:
 
 
 def read_signature(path: Path) -> tuple[Statement, bytes]:
-    """A signature made elsewhere: a complete signature file, or plain armor next to the statement that it
-    signs.
+    """A signature made elsewhere: a complete signature file, or plain armor next to the statement that it signs.
 
-    ``statement.json.sig`` as ssh-keygen writes it needs ``statement.json`` next to it. Returns the statement
-    and the complete signature file. Raises InvalidInput.
+    ``statement.json.sig`` as ssh-keygen writes it needs ``statement.json`` next to it. Returns the statement and the
+    complete signature file. Raises InvalidInput.
     """
     try:
         data = durable.read_regular(path, max_bytes=limits.SIGNATURE_FILE_BYTES)
@@ -259,11 +253,6 @@ def _as_draft(request: Request, draft: Request) -> Request:
     )
 
 
-def _epoch(context: Context) -> int:
-    with context.trail.locked() as held:
-        return held.index.epoch
-
-
 def facts_of_draft(
     context: Context,
     held: LockedTrail,
@@ -283,24 +272,6 @@ def facts_of_draft(
         countersignatures={},
         draft=DraftFacts(reviewed.owner, to_be_pinned(reviewed.inputs), batch),
     )
-
-
-def _refuse_what_cannot_run(
-    context: Context,
-    held: LockedTrail,
-    reviewed: ReviewedDraft,
-    sealed: Sealed,
-    signature: bytes,
-    batch: BatchPlace | None,
-) -> bool:
-    """Run every check of a launch now; return whether only the quorum is missing."""
-    BACKENDS[sealed.job.backend].refuse_other_state(context.workspace, reviewed.owner, sealed.job.action)
-    facts = facts_of_draft(context, held, reviewed, sealed, signature, batch)
-    failed = [check for check in launch_checks(facts) if check.ok is False]
-    for check in failed:
-        if check.code != "quorum_missing":
-            raise Refused(check.code, check.detail)
-    return bool(failed)
 
 
 def _payload(

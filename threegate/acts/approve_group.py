@@ -87,6 +87,8 @@ def open_group(context: Context, lead: Draft) -> Iterator[Group]:
                     if why:
                         left_out.append((path.name, why))
                         continue
+                    # The copies of a member that is left out are removed at once, those of the others when the group
+                    # is.
                     held.enter_context(own.pop_all())
                     members.append(member)
                     room -= _size(member)
@@ -145,9 +147,7 @@ def deliver_group(
 
 
 def _shape(context: Context, draft: Draft) -> str | None:
-    """The draft's shape; None if it is not valid, was made from a proposal, or is not eligible for a
-    group.
-    """
+    """The draft's shape; None if it is not valid, was made from a proposal, or is not eligible for a group."""
     if draft.path.parent == context.workspace.drafts:
         return None
     report = context.read(draft.data, draft.path.name, "draft")

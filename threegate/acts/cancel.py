@@ -1,8 +1,7 @@
 """Cancel a request in whatever state it is.
 
-Invariant: a waiting request is cancelled here, under the trail's lock, so no daemon can claim it afterwards;
-for a claimed one, the daemon is asked to stop it, and only the daemon writes `cancelled`, once the process is
-really gone.
+Invariant: a waiting request is cancelled here, under the trail's lock, so no daemon can claim it afterwards; for a
+claimed one, the daemon is asked to stop it, and only the daemon writes `cancelled`, once the process is really gone.
 """
 
 from __future__ import annotations
@@ -33,9 +32,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """`cancelled`: it will not run, or its process is gone. `requested`: the daemon was asked and has not
-    answered yet.
-    """
+    """`cancelled`: it will not run, or its process is gone. `requested`: the daemon was asked and has not answered."""
 
     request_id: str
     outcome: Literal["cancelled", "requested", "ended"]
@@ -81,6 +78,7 @@ def cancel_request(
             raise refuse_unknown(request_id)
         if history.end is not None:
             raise Refused("already_ended", f"{request_id}: has already ended ({history.end.type}); nothing to cancel")
+        # Under the lock that a claim needs: no daemon can start the request between this check and its end.
         if history.claimed is None:
             waited = None if history.approved is None else (held.now - history.approved.when).total_seconds()
             _end_waiting(context, held, history, by, reason)
@@ -108,28 +106,21 @@ def _end_waiting(
     approved = Approved.of(history.approved) or Approved()
     target = moves.free_name(context.workspace.refused / source.name)
     reserve_result(context.workspace, history.request_id)
-    end = moves.announce(
-        held,
-        with_result(
-            held,
-            history.request_id,
-            payloads.Cancelled(
-                request_sha256=approved.request_sha256,
-                approval_sha256=approved.approval_sha256,
-                nonce=approved.nonce,
-                policy_sha256=approved.policy_sha256,
-                approved_by=approved.approved_by,
-                inputs=approved.inputs or {},
-                reason="cancelled",
-                message=reason or "cancelled by the operator before it ran",
-                state=target.parent.name,
-                file=target.name,
-                signed=signed,
-            ),
-        ),
-        request_id=history.request_id,
-        actor=actor,
+    cancelled = payloads.Cancelled(
+        request_sha256=approved.request_sha256,
+        approval_sha256=approved.approval_sha256,
+        nonce=approved.nonce,
+        policy_sha256=approved.policy_sha256,
+        approved_by=approved.approved_by,
+        inputs=approved.inputs or {},
+        reason="cancelled",
+        message=reason or "cancelled by the operator before it ran",
+        state=target.parent.name,
+        file=target.name,
+        signed=signed,
     )
+    cancelled = with_result(held, history.request_id, cancelled)
+    end = moves.announce(held, cancelled, request_id=history.request_id, actor=actor)
     history.add(end)
     close_from_trail(context, held, history, end)
 

@@ -88,6 +88,7 @@ def answer_about(item: OpenCheckpoint, *, approve: bool) -> Mapping[str, Any]:
 def answer(context: Context, item: OpenCheckpoint, signed: bytes, *, approve: bool) -> None:
     """Check the signed answer and put it into the trail. Raises Refused, InvalidInput, TrailError."""
     about = answer_about(item, approve=approve)
+    # The question is asked again: the answer is about the call as it is now.
     if open_checkpoint(context, item.request_id).call_sha256 != item.call_sha256:
         raise Refused("request_changed", f"{item.request_id}: the call has changed; review it again")
     with context.trail.locked() as held:

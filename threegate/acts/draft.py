@@ -1,5 +1,4 @@
-"""Write a draft: hash the inputs and copy them to inbox/files/, render the text, check it, and put it into
-the inbox.
+"""Write a draft: hash the inputs and copy them to inbox/files/, render the text, check it, and put it into the inbox.
 
 Invariant: a draft is written only if it passes gate 1 under this workspace's settings and its limits do not exceed
 every machine of the workspace; otherwise nothing is written.
@@ -68,6 +67,7 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     """
     moment = now.astimezone(UTC).replace(microsecond=0)
     slug = options.slug or slug_of(options.purpose)
+    # The slug becomes part of a file name and of the id.
     if slug != slug_of(slug):
         raise InvalidInput(f"--slug must be 1 to 64 of a-z, 0-9 and single dashes, such as {slug_of(slug)}")
     name = file_name(moment, slug)
@@ -138,9 +138,7 @@ def _read_input(path: Path) -> tuple[InputFile, bytes]:
 
 
 def _keep(files: HeldFolder, name: str, content: bytes) -> bool:
-    """Copy an input to inbox/files/ unless the same bytes are there. Raises InvalidInput if the name has
-    other bytes.
-    """
+    """Copy an input to inbox/files/ unless the same bytes are there. Raises InvalidInput if other bytes have it."""
     try:
         files.deliver(name, content, 0o644)
     except FileExistsError:

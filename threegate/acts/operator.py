@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from threegate.approval.operators import NAME, Operator, Operators, load_operators, render_operator
+from threegate.approval.operators import KRL_MAGIC, NAME, Operator, Operators, load_operators, render_operator
 from threegate.approval.signature import SSH_KEYGEN
 from threegate.approval.ssh_wire import MalformedError, parse_key_text
 from threegate.core import durable
@@ -27,14 +27,11 @@ from threegate.trail.payloads import OperatorAdded, OperatorRevoked, Signature
 from threegate.trail.trail import LockedTrail, Trail
 
 _FILE_MODE = 0o644
-_KRL_MAGIC = b"SSHKRL\n\x00"
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorLine:
-    """One key of one operator, for a list. `revoked` is None if it is unknown, because only ssh-keygen can
-    read a KRL.
-    """
+    """One key of one operator, for a list. `revoked` is None if unknown: only ssh-keygen can read a KRL."""
 
     name: str
     fingerprint: str
@@ -60,8 +57,8 @@ def add_operator(
 ) -> Operator:
     """Add a key to a name. `key_line` is a line of a .pub file: type, base64, comment.
 
-    Raises InvalidInput for an invalid name or key, Refused (operators_changed) if the file on disk differs
-    from the recorded one, TrailError, Unavailable, OSError.
+    Raises InvalidInput for an invalid name or key, Refused (operators_changed) if the file on disk differs from the
+    recorded one, TrailError, Unavailable, OSError.
     """
     if not NAME.fullmatch(name):
         raise InvalidInput(f"{name}: not a valid name for an operator; use letters, digits and . _ @ + - (at most 64)")
@@ -76,7 +73,7 @@ def add_operator(
     if not (comment.isascii() and comment.isprintable()):
         comment = ""
     entry = Operator(name, key, authority, valid_after, valid_before, comment)
-    with _trail(workspace).locked() as held:
+    with Trail(workspace).locked() as held:
         append_operator(workspace, held, entry, actor=actor)
     return entry
 
@@ -105,6 +102,7 @@ def append_operator(
         **_digests(changed),
     )
     moves.announce(held, added, actor=actor)
+    # The pin before the line: a line of a passkey without its pin makes the whole file invalid.
     if pins is not None and pins != current.passkeys:
         durable.overwrite(workspace.passkeys_file, pins, _FILE_MODE)
     durable.overwrite(workspace.operators_file, data, _FILE_MODE)
@@ -117,7 +115,7 @@ def revoke_operator(workspace: Workspace, which: str, *, actor: str) -> list[Ope
     `operators.revoked`. A full disk does not prevent it. Raises InvalidInput, Refused, TrailError, Unavailable,
     OSError.
     """
-    with disk_reserve(workspace.reserve), _trail(workspace).locked() as held:
+    with disk_reserve(workspace.reserve), Trail(workspace).locked() as held:
         current = _recorded(workspace, held)
         concerned = [entry for entry in current.entries if which in (entry.name, entry.key.fingerprint)]
         if not concerned:
@@ -140,7 +138,7 @@ def record_operators(workspace: Workspace, *, actor: str) -> Operators:
     """Record both files in their current form, after a person checked them. Raises InvalidInput, TrailError,
     Unavailable.
     """
-    with _trail(workspace).locked() as held:
+    with Trail(workspace).locked() as held:
         current = read_operators(workspace)
         if current.problem is not None:
             raise InvalidInput(f"{current.problem}; fix it first")
@@ -155,12 +153,12 @@ def list_operators(workspace: Workspace) -> tuple[list[OperatorLine], str | None
     current = read_operators(workspace)
     problem = current.problem
     if problem is None:
-        with _trail(workspace).locked() as held:
+        with Trail(workspace).locked() as held:
             if held.index.operators != current.digests:
                 problem = (
                     "the files differ from what the trail last recorded; check them, then: threegate operator record"
                 )
-    revoked = _revoked_blobs(current.revoked)
+    revoked = current.revoked_keys
     return [
         OperatorLine(
             name=entry.name,
@@ -175,10 +173,6 @@ def list_operators(workspace: Workspace) -> tuple[list[OperatorLine], str | None
         )
         for entry in current.entries
     ], problem
-
-
-def _trail(workspace: Workspace) -> Trail:
-    return Trail(workspace)
 
 
 def _recorded(workspace: Workspace, held: LockedTrail) -> Operators:
@@ -213,7 +207,7 @@ def _public_line(data: bytes, entry: Operator) -> str:
 
 def _with_keys(revoked: bytes | None, lines: str) -> bytes:
     """The revocation file with more keys; a KRL is updated by ssh-keygen itself."""
-    if revoked is None or not revoked.startswith(_KRL_MAGIC):
+    if revoked is None or not revoked.startswith(KRL_MAGIC):
         known = (revoked or b"").decode("ascii")
         fresh = [line for line in lines.splitlines() if line.rpartition(" ")[0] not in known]
         return (known + "".join(f"{line}\n" for line in fresh)).encode()
@@ -231,19 +225,3 @@ def _with_keys(revoked: bytes | None, lines: str) -> bytes:
         except (OSError, subprocess.SubprocessError) as error:
             raise Unavailable(f"{SSH_KEYGEN}: could not update the KRL ({type(error).__name__})") from None
         return krl.read_bytes()
-
-
-def _revoked_blobs(revoked: bytes | None) -> frozenset[bytes] | None:
-    if revoked is None:
-        return frozenset()
-    if revoked.startswith(_KRL_MAGIC):
-        return None
-    blobs = set()
-    for raw in revoked.decode("latin-1").splitlines():
-        parts = raw.split(" ")
-        if len(parts) >= 2 and not raw.startswith("#"):
-            try:
-                blobs.add(parse_key_text(parts[0], parts[1]).blob)
-            except MalformedError:
-                return None
-    return frozenset(blobs)

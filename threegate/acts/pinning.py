@@ -22,8 +22,7 @@ _CHUNK = 1 << 20
 
 
 def check_pinned(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
-    """Check that existing files with these names hold the bytes of these copies; done before the trail's lock
-    is taken.
+    """Check that existing files with these names hold the bytes of these copies; done before the trail's lock is taken.
 
     Raises Unavailable if one holds other bytes.
     """
@@ -40,9 +39,7 @@ def to_be_pinned(copies: Sequence[InputCopy]) -> dict[str, PinnedFile]:
 
 @contextmanager
 def texts_to_pin(workspace: Workspace, *texts: bytes) -> Iterator[list[InputCopy]]:
-    """Texts of ours as copies that `pin` accepts; removed when the block ends, unless they were pinned.
-    Raises OSError.
-    """
+    """Texts as copies that `pin` accepts; removed when the block ends, unless they were pinned. Raises OSError."""
     copies: list[InputCopy] = []
     try:
         for text in texts:
@@ -55,13 +52,13 @@ def texts_to_pin(workspace: Workspace, *texts: bytes) -> Iterator[list[InputCopy
 
 
 def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
-    """Give each copy its permanent name, durably. Called under the trail's lock, after the event that names
-    them. Raises OSError.
+    """Give each copy its permanent name, durably. Called under the trail's lock, after the event that names them.
+    Raises OSError.
 
-    A name that appeared meanwhile comes from another approval, which hashed its own copy; a launch hashes
-    again.
+    A name that appeared meanwhile comes from another approval, which hashed its own copy; a launch hashes again.
     """
     for copy in copies:
+        # Never replaced: the name is the digest, and another approval may rely on the file.
         with suppress(FileExistsError):
             durable.rename(copy.path, workspace.inputs / copy.sha256)
     if copies:

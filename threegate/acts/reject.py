@@ -1,8 +1,7 @@
-"""Reject a draft for good, because the operator refused it or it was left undecided too long, and send CORE
-the reason.
+"""Reject a draft for good, because the operator refused it or it was left undecided too long, and send CORE the reason.
 
-Invariant: the trail's `rejected` is on disk before our copy appears in refused/; a draft that merely claims
-the id of another request cannot end that one.
+Invariant: the trail's `rejected` is on disk before our copy appears in refused/; a draft that merely claims the id of
+another request cannot end that one.
 """
 
 from __future__ import annotations
@@ -57,35 +56,31 @@ def reject_draft(
     if draft.placed is not None:
         raise Refused(draft.placed.kind, f"{draft.path.name}: is a {draft.placed.kind}; no agent sees it")
     with disk_reserve(context.workspace.reserve):
-        return _reject(context, draft, reason, by, reading)
-
-
-def _reject(context: Context, draft: Draft, reason: str, by: OperatorDecision, reading: Reading | None) -> Rejected:
-    with context.trail.locked() as held:
-        report = context.read(draft.data, draft.path.name, "draft", held.now)
-        request_id = _own_id(context, held, report, draft)
-        if request_id is not None:
-            reserve_result(context.workspace, request_id)
-        actor, signed = by.checked(context, held, REJECT, reject_about(draft, reason))
-        rejected = replace(_payload(draft, report, request_id, reason, reading), signed=signed)
-        copy = _deliver(context, held, draft, rejected, request_id, actor)
-        removed = take_draft_away(context.workspace, draft)  # under the lock, as in approve.py
-        drill = isinstance(report.request_id, str) and held.index.is_spent(report.request_id)
-    if not drill:
-        _write_status(context, draft, report, rejected.told)
-    return Rejected(copy, request_id, removed)
+        with context.trail.locked() as held:
+            report = context.read(draft.data, draft.path.name, "draft", held.now)
+            request_id = _own_id(context, held, report, draft)
+            if request_id is not None:
+                reserve_result(context.workspace, request_id)
+            actor, signed = by.checked(context, held, REJECT, reject_about(draft, reason))
+            message = reason or "the operator rejected it"
+            rejected = replace(_payload(draft, report, request_id, "rejected", message, reading), signed=signed)
+            done = _deliver(context, held, draft, rejected, request_id, actor)
+            drill = isinstance(report.request_id, str) and held.index.is_spent(report.request_id)
+        if not drill:
+            _write_status(context, draft, report, rejected.told)
+    return done
 
 
 def expire_draft(context: Context, draft: Draft) -> Rejected | None:
-    """Refuse a draft that no operator decided on within `approval.draft_ttl`. None if it has not waited that
-    long, if there is nothing to decide (gate 1 refuses it, its id is another's), or if it has just been
-    decided.
+    """Refuse a draft that no operator decided on within `approval.draft_ttl`. None if it has not waited that long, if
+    there is nothing to decide (gate 1 refuses it, its id is another's), or if it has just been decided.
 
-    Like an approval, the decision is made under the trail's lock: one of the two comes first, and the other
-    is refused. Raises TrailError, Unavailable, OSError.
+    Like an approval, the decision is made under the trail's lock: one of the two comes first, and the other is refused.
+    Raises TrailError, Unavailable, OSError.
     """
     ttl = context.policy.settings.approval.draft_ttl
     with context.trail.locked() as held:
+        # The second of the daemon's check of the file's time: by the trail's clock, under its lock.
         if not ttl or held.clock_behind_seconds > limits.CLOCK_BEHIND_SECONDS or held.now < draft.expires_utc(ttl):
             return None
         report = context.read(draft.data, draft.path.name, "draft", held.now)
@@ -93,16 +88,12 @@ def expire_draft(context: Context, draft: Draft) -> Rejected | None:
         if request_id is None:
             return None
         reserve_result(context.workspace, request_id)
-        expired = replace(
-            _payload(draft, report, request_id, "", None),
-            reason=DRAFT_EXPIRED,
-            message=f"no operator decided on it within {ttl} s (approval.draft_ttl)",
-        )
-        copy = _deliver(context, held, draft, expired, request_id, "daemon")
-        removed = take_draft_away(context.workspace, draft)
+        late = f"no operator decided on it within {ttl} s (approval.draft_ttl)"
+        expired = _payload(draft, report, request_id, DRAFT_EXPIRED, late, None)
+        done = _deliver(context, held, draft, expired, request_id, "daemon")
     _write_status(context, draft, report, expired.told)
     context.on_end(request_id, "refused")
-    return Rejected(copy, request_id, removed)
+    return done
 
 
 def reject_about(draft: Draft, reason: str) -> dict[str, Any]:
@@ -123,8 +114,10 @@ def _deliver(
     rejected: payloads.Rejected,
     request_id: str | None,
     actor: str,
-) -> Path:
-    """Record the rejection, put our copy into refused/, and write the result of a request that had the id."""
+) -> Rejected:
+    """Record the rejection, put our copy into refused/, write the result of a request that had the id, and remove the
+    draft.
+    """
     (copy,) = moves.deliver(
         held,
         [(context.workspace.refused / moves.told_name(draft.path.name), draft.data, _MODE)],
@@ -135,7 +128,8 @@ def _deliver(
     history = held.index.history(request_id) if request_id is not None else None
     if history is not None and history.end is not None:
         close_from_trail(context, held, history, history.end)
-    return copy
+    # Still under the lock: anyone who finds the id used also finds the draft gone.
+    return Rejected(copy, request_id, take_draft_away(context.workspace, draft))
 
 
 def _own_id(context: Context, held: LockedTrail, report: Report, draft: Draft) -> str | None:
@@ -157,11 +151,11 @@ def _own_id(context: Context, held: LockedTrail, report: Report, draft: Draft) -
 
 
 def _payload(
-    draft: Draft, report: Report, request_id: str | None, reason: str, reading: Reading | None
+    draft: Draft, report: Report, request_id: str | None, reason: str, message: str, reading: Reading | None
 ) -> payloads.Rejected:
     return payloads.Rejected(
-        reason="rejected",
-        message=reason or "the operator rejected it",
+        reason=reason,
+        message=message,
         request_sha256=report.sha256,
         **owner_fields(draft.owner),
         from_=draft.path.parent.name,

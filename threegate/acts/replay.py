@@ -17,14 +17,14 @@ from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.core import canonical, durable, file_locks, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
-from threegate.judgement.judge import Clearance, replay_clearance
+from threegate.judgement.judge import replay_clearance
 from threegate.launch.context import Context
 from threegate.launch.results.result_facts import ResultFacts, read_record, write_record
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
 from threegate.request.shown_whole import unread_inputs
 from threegate.runners.interface import Control, Outcome, Runner
-from threegate.trail import payloads
+from threegate.trail import moves, payloads
 from threegate.trail.history import refuse_unknown_event
 from threegate.trail.payloads import Claimed, Finished
 
@@ -43,9 +43,7 @@ class EndedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The result of a replay: its folder, its status, and one line for each difference (none if
-    identical).
-    """
+    """The result of a replay: its folder, its status, and one line for each difference (none if identical)."""
 
     folder: Path
     status: str
@@ -53,9 +51,7 @@ class Replayed:
 
 
 def ended_request(context: Context, request_id: str) -> EndedRequest:
-    """What would be run again. Raises InvalidInput if it never ran, Refused if it means something else
-    today.
-    """
+    """What would be run again. Raises InvalidInput if it never ran, Refused if it means something else today."""
     with context.trail.locked() as held:
         history = held.index.history(request_id)
     then = Claimed.of(history.claimed) if history else None
@@ -85,11 +81,7 @@ def ended_request(context: Context, request_id: str) -> EndedRequest:
         )
     except FileNotFoundError as error:
         raise Unavailable(f"{error.filename}: the pinned input is gone; it cannot be run again") from None
-    about = {
-        "request_id": request_id,
-        "request_sha256": then.request_sha256,
-        "job_sha256": then.job_sha256 or "",
-    }
+    about = {"request_id": request_id, "request_sha256": then.request_sha256, "job_sha256": then.job_sha256 or ""}
     replay_clearance(about, request, job)
     first = read_record(
         context.workspace.run_folder(request_id),
@@ -112,44 +104,34 @@ def replay(context: Context, ended: EndedRequest, acting: Acting, runner: Runner
     # A verifier that sees the folder before the event that names its record takes the held lock as a sign
     # that a replay is running.
     with file_locks.folder_locked(folder):
-        return _run_again(context, ended, (actor, act), clearance, folder, runner)
-
-
-def _run_again(
-    context: Context,
-    ended: EndedRequest,
-    signed_by: tuple[str, dict[str, str]],
-    clearance: Clearance,
-    folder: Path,
-    runner: Runner,
-) -> Replayed:
-    actor, act = signed_by
-    control = Control(
-        folder,
-        context.workspace.inputs,
-        context.policy.settings.workspace.id,
-        f"replay-{secrets.token_hex(8)}",
-    )
-    outcome = runner.run(clearance, ended.job, control)
-    if outcome.status == "unavailable":
-        raise Unavailable(f"{outcome.detail}; nothing ran")
-    record = write_record(folder, _facts(ended, clearance, outcome))
-    differences = compare(ended.first, outcome)
-    with context.trail.locked() as held:
-        held.append(
-            payloads.Replayed(
-                job_sha256=ended.job.digest,
-                replay=folder.name,
-                status=outcome.status,
-                outcome="different" if differences else "identical",
-                differences=len(differences),
-                record_sha256=record,
-                **act,
-            ),
+        boot = f"replay-{secrets.token_hex(8)}"
+        control = Control(folder, context.workspace.inputs, context.workspace_id, boot)
+        outcome = runner.run(clearance, ended.job, control)
+        if outcome.status == "unavailable":
+            raise Unavailable(f"{outcome.detail}; nothing ran")
+        facts = ResultFacts(
             request_id=ended.request.request_id,
-            actor=actor,
+            status=outcome.status,
+            created_utc=datetime.now(UTC),
+            trail_seq=0,
+            backend=ended.job.backend,
+            request_sha256=clearance.request_sha256,
+            approved_by=clearance.approved_by,
+            inputs=tuple((item.name, item.sha256) for item in ended.job.inputs),
+        ).with_outcome(outcome)
+        record = write_record(folder, facts)
+        differences = compare(ended.first, outcome)
+        replayed = payloads.Replayed(
+            job_sha256=ended.job.digest,
+            replay=folder.name,
+            status=outcome.status,
+            outcome="different" if differences else "identical",
+            differences=len(differences),
+            record_sha256=record,
+            **act,
         )
-        held.sync()
+        with context.trail.locked() as held:
+            moves.announce(held, replayed, request_id=ended.request.request_id, actor=actor)
     return Replayed(folder, outcome.status, differences)
 
 
@@ -181,16 +163,3 @@ def _fresh_folder(run_folder: Path) -> Path:
             continue
         return folder
     raise Unavailable(f"{run_folder}: too many replays; remove old ones")
-
-
-def _facts(ended: EndedRequest, clearance: Clearance, outcome: Outcome) -> ResultFacts:
-    return ResultFacts(
-        request_id=ended.request.request_id,
-        status=outcome.status,
-        created_utc=datetime.now(UTC),
-        trail_seq=0,
-        backend=ended.job.backend,
-        request_sha256=clearance.request_sha256,
-        approved_by=clearance.approved_by,
-        inputs=tuple((item.name, item.sha256) for item in ended.job.inputs),
-    ).with_outcome(outcome)

@@ -43,8 +43,7 @@ class Retried:
 def retry_request(context: Context, source: Path, *, now: datetime | None = None) -> Retried:
     """Write a new draft of the request in `source` (a file in approved/, finished/ or refused/).
 
-    Raises InvalidInput if it is not a request that could be drafted again, Unavailable if an input is gone,
-    OSError.
+    Raises InvalidInput if it is not a request that could be drafted again, Unavailable if an input is gone, OSError.
     """
     if source.parent.name not in STATES:
         raise InvalidInput(f"{source}: is still a draft; approve or reject it instead")
@@ -60,6 +59,7 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
     fresh = request.drafted_again(name, request_id, moment)
     data = render_request(fresh)
     report = context.read(data, name, "draft", moment)
+    # Read again: the draft must be the request that was asked for, and not what rendering made of it.
     if report.request is None or replace(report.request, data=fresh.data, sha256=fresh.sha256) != fresh:
         raise InvalidInput(f"{source}: cannot be drafted again as the same request; write a new draft")
     restored = tuple(
@@ -104,12 +104,10 @@ def free_file_name(held: LockedTrail, inbox: Path, moment: datetime, slug: str) 
 
 
 def _restore(context: Context, requester_folders: RequesterFolders, name: str, sha256: str) -> bool:
-    """Put a pinned input back next to the drafts, unless the same bytes are there; return whether that was
-    needed.
+    """Put a pinned input back next to the drafts, unless the same bytes are there; return whether that was needed.
 
-    The bytes are those that were pinned when the earlier request was approved. Another file that now has the
-    name is set aside as NAME.replaced-N. A request that was never approved pinned nothing: then its own file
-    must still exist.
+    The bytes are those that were pinned when the earlier request was approved. Another file that now has the name is
+    set aside as NAME.replaced-N. A request that was never approved pinned nothing: then its own file must still exist.
     """
     workspace = context.workspace
     try:

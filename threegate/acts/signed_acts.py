@@ -1,8 +1,6 @@
-"""An operator's signed acts: made with their key, and checked under the trail's lock before the event is
-written.
+"""An operator's signed acts: made with their key, and checked under the trail's lock before the event is written.
 
-Invariant: every kind of act has its own type, and its whole content is compared; docs/spec/2-approval.md,
-"Other acts".
+Invariant: every kind of act has its own type, and its whole content is compared; docs/spec/2-approval.md, "Other acts".
 """
 
 from __future__ import annotations
@@ -29,9 +27,7 @@ from threegate.trail.trail import LockedTrail
 
 
 def sign_act(context: Context, acting: Acting, kind: str, about: Mapping[str, Any], *, ask: bool = True) -> bytes:
-    """Sign an act of this workspace. ssh-keygen may `ask` on the terminal. Raises InvalidInput, Unavailable,
-    Refused.
-    """
+    """Sign an act here. ssh-keygen may `ask` on the terminal. Raises InvalidInput, Unavailable, Refused."""
     with context.trail.locked() as held:
         refuse_bad_clock(held)
         epoch, now = held.index.epoch, held.now
@@ -84,9 +80,8 @@ def decide(
     """A decision by the operator whose key is available, signed if the key needs no interaction; otherwise by
     `account`, the user who runs this.
 
-    Rejecting and stopping must always be possible: if a key is missing, locked, unplugged or revoked, only
-    the signature is left out. With `ask`, it is signed or it is an error. Raises InvalidInput, Unavailable,
-    Refused.
+    Rejecting and stopping must always be possible: if a key is missing, locked, unplugged or revoked, only the
+    signature is left out. With `ask`, it is signed or it is an error. Raises InvalidInput, Unavailable, Refused.
     """
     if acting is None:
         return OperatorDecision(account)
@@ -117,6 +112,7 @@ def checked_act(
         now=held.now,
         max_age_sec=limits.APPLY_SECONDS,
     )
+    # The whole content is compared: a signature over more or less than was shown is about something else.
     if dict(act.about) != dict(about):
         raise Refused("statement_mismatch", "the signature is about something else")
     digest = canonical.sha256_hex(act.to_bytes())

@@ -57,6 +57,7 @@ def acting_operator(operators: Operators, *, name: str = "", key: Path | None = 
 def read_public(path: Path) -> PublicKey | None:
     """The public half of a key file: the certificate or .pub beside it, or the file itself. None when there is none."""
     stem = str(path).removesuffix(".pub")
+    # The certificate first: with it, ssh-keygen signs as the name that the CA gave.
     candidates = [path] if path.suffix == ".pub" else [Path(f"{stem}-cert.pub"), Path(f"{stem}.pub")]
     for candidate in candidates:
         try:

@@ -43,7 +43,8 @@ def check_act(
     if (act.workspace_id, act.epoch) != (workspace_id, epoch):
         raise Refused("workspace_mismatch", "the act was signed for another workspace, or before its adoption")
     if act.acted_utc > now + timedelta(seconds=limits.APPROVED_AHEAD_SECONDS):
-        raise Refused("not_yet_valid", "the act lies ahead of now")
+        raise Refused("not_yet_valid", "the act is dated in the future")
+    # Short-lived: a copy of the file must not act later, when its author thinks that nothing came of it.
     if now >= act.acted_utc + timedelta(seconds=max_age_sec):
         raise Refused("expired", "the act was signed too long ago; sign it again")
     if nonce_used(act.nonce):

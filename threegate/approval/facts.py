@@ -97,9 +97,7 @@ class LaunchFacts:
 
     @property
     def on_worker(self) -> bool:
-        """Whether this machine has no trail: then the daemon has compared what depends on trail and
-        screen.
-        """
+        """Whether this machine has no trail: then the daemon has compared what depends on trail and screen."""
         return self.shown_sha256 is None
 
 
@@ -127,9 +125,7 @@ class VerifiedApproval:
     under: Under | None = None
     """The grant under which it runs, None if it was approved itself."""
     operators: tuple[str | None, ...] | None = None
-    """Digests of the operators' files used to verify its signatures; a claim checks that they are still
-    current.
-    """
+    """Digests of the operators' files used to verify its signatures; a claim checks that they are still current."""
 
     @property
     def authorization(self) -> Literal["confirmed", "validated"]:
@@ -143,9 +139,7 @@ class VerifiedApproval:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check and its result. `ok` is None if an earlier failure prevented the check; `code` is "" unless
-    it failed.
-    """
+    """One check and its result. `ok` is None if an earlier failure prevented it; `code` is "" unless it failed."""
 
     name: str
     ok: bool | None
@@ -154,9 +148,7 @@ class Check:
 
 
 def requester_of(request: Request, requesters: Mapping[str, str], owner: Owner | None) -> str:
-    """The requester: the name of the draft's owner, else the name in the file. `requesters`: name by uid or
-    run.
-    """
+    """The requester: the name of the draft's owner, else the name in the file. `requesters`: name by uid or run."""
     return requesters.get(str(owner), request.requested_by)
 
 

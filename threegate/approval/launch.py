@@ -59,9 +59,10 @@ def launch_checks(facts: LaunchFacts) -> list[Check]:
     """Every check with its outcome, for `threegate approval verify`, and what ssh-keygen says. Raises Unavailable."""
     checks = _Checks(facts)
     outcomes = list(checks.made())
-    if checks.signers and (given := checks.given) is not None and given.signed and given.signed_utc:
+    verified = any(check.ok and check.name == checks.way.signature_check for check in outcomes)
+    if verified and (given := checks.given) is not None and given.signed and given.signed_utc:
         # The approver's signature again, by another program; a launch does not need this.
-        verified = genuine(
+        again = genuine(
             given.signed.statement,
             given.signed.signature,
             given.approver,
@@ -69,7 +70,7 @@ def launch_checks(facts: LaunchFacts) -> list[Check]:
             facts.operators,
             at=(given.signed_utc, facts.now),
         )
-        wrong = (not verified, "signature_invalid", "does not verify what was verified here; report it")
+        wrong = (not again, "signature_invalid", "does not verify what was verified here; report it")
         outcomes.append(passed("ssh-keygen", "verifies the signature too", wrong))
     return outcomes
 
@@ -128,7 +129,7 @@ class _Checks:
             yield tried("quorum", self._count_signers)
 
     def _read(self) -> Check:
-        """Read the signature file, by the way of a plugin that is on and whose act it is, else by the core's."""
+        """Read the signature file: as an act of a plugin that is on, else as a statement about this request."""
         facts, data = self.facts, self.facts.signature
         if data is None:
             return Check(self.way.file_check, False, "signature_missing", NO_SIGNATURE)

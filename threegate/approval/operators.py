@@ -39,14 +39,12 @@ _OPTIONS: Final = re.compile(
     rf"(?:(cert-authority,)?{re.escape(NAMESPACES)}|({re.escape(PASSKEY_NAMESPACES)}))(?:,valid-after={_DAY})?(?:,valid-before={_DAY})?"
 )
 _DATE_FORMS: Final = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
-_KRL_MAGIC: Final = b"SSHKRL\n\x00"
+KRL_MAGIC: Final = b"SSHKRL\n\x00"
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One line: a name, its key (or the CA whose certificates are valid for the name), and its validity
-    period.
-    """
+    """One line: a name, its key (or the CA whose certificates are valid for the name), and its validity period."""
 
     name: str
     key: PublicKey
@@ -60,9 +58,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Operators:
-    """The operators file and its companion files, read once. If there is a `problem`, nothing can be
-    approved.
-    """
+    """The operators file and its companion files, read once. If there is a `problem`, nothing can be approved."""
 
     data: bytes
     revoked: bytes | None
@@ -121,6 +117,7 @@ def _lines(data: bytes, what: str) -> list[tuple[int, str]]:
         raise MalformedError(f"{what}: is empty or does not end with a newline")
     numbered = []
     for number, raw in enumerate(data[:-1].split(b"\n"), start=1):
+        # Latin-1 decodes any bytes, and the next line refuses all that is not printable ASCII.
         text = raw.decode("latin-1")
         if not text.isascii() or not (text.isprintable() or not text):
             raise MalformedError(f"{what}:{number}: has a character that is not printable ASCII")
@@ -130,9 +127,7 @@ def _lines(data: bytes, what: str) -> list[tuple[int, str]]:
 
 
 def parse_operators(data: bytes, pins: Mapping[str, Passkey]) -> tuple[Operator, ...]:
-    """The lines of an operators file; `pins`: of its passkeys, by fingerprint, each used once. Raises
-    MalformedError.
-    """
+    """An operators file's lines; `pins`: of its passkeys, by fingerprint, each used once. Raises MalformedError."""
     entries: list[Operator] = []
     keys: dict[bytes, int] = {}
     for number, text in _lines(data, "operators"):
@@ -140,13 +135,14 @@ def parse_operators(data: bytes, pins: Mapping[str, Passkey]) -> tuple[Operator,
             entry = _parse_line(text, pins)
         except MalformedError as error:
             raise MalformedError(f"operators:{number}: {error}") from None
+        # One key under two names would count as two signers.
         if (earlier := keys.setdefault(entry.key.blob, number)) != number:
-            raise MalformedError(f"operators:{number}: has the key of line {earlier}; a key stands once")
+            raise MalformedError(f"operators:{number}: has the key of line {earlier}; a key may occur only once")
         entries.append(entry)
     if not entries:
         raise MalformedError("operators: names nobody")
     if astray := pins.keys() - {entry.key.fingerprint for entry in entries if entry.passkey is not None}:
-        raise MalformedError(f"operators.passkeys: pins {min(astray)}, which is no passkey of operators")
+        raise MalformedError(f"operators.passkeys: pins {min(astray)}, which is not a passkey of operators")
     return tuple(entries)
 
 
@@ -203,7 +199,7 @@ def _moment(text: str | None) -> datetime | None:
 
 def _read_revoked(data: bytes) -> frozenset[bytes] | None:
     """None for a KRL, else the blobs of a list in which every line is a plain public key."""
-    if data.startswith(_KRL_MAGIC) and len(data) <= limits.OPERATORS_FILE_BYTES:
+    if data.startswith(KRL_MAGIC) and len(data) <= limits.OPERATORS_FILE_BYTES:
         return None
     blobs = set()
     for number, text in _lines(data, "operators.revoked"):

@@ -1,10 +1,8 @@
-"""Passkeys: what is pinned about one, the browser data around its signature, and that signature in OpenSSH's
-format.
+"""Passkeys: what is pinned about one, the browser data around its signature, and that signature in OpenSSH's format.
 
-Invariant: a passkey is valid for one origin. ssh-keygen checks neither the origin nor whether the user was
-verified, so `check_client_data` checks everything that the browser signed: one spelling of type, challenge
-and origin, no duplicate key, no embedded page. Source: WebAuthn level 3 sections 5.8.1 and 6.1, OpenSSH
-PROTOCOL.u2f.
+Invariant: a passkey is valid for one origin. ssh-keygen checks neither the origin nor whether the user was verified, so
+`check_client_data` checks everything that the browser signed: one spelling of type, challenge and origin, no duplicate
+key, no embedded page. Source: WebAuthn level 3 sections 5.8.1 and 6.1, OpenSSH PROTOCOL.u2f.
 """
 
 from __future__ import annotations
@@ -75,7 +73,7 @@ def parse_pin(text: str) -> tuple[str, Passkey]:
 def check_credential(text: str) -> str:
     """A credential's id in its only accepted spelling. Raises MalformedError."""
     if not 1 <= len(decode_base64url(text)) <= limits.CREDENTIAL_ID_BYTES:
-        raise MalformedError(f"has a credential id that has not 1 to {limits.CREDENTIAL_ID_BYTES} bytes")
+        raise MalformedError(f"does not have a credential id of 1 to {limits.CREDENTIAL_ID_BYTES} bytes")
     return text
 
 
@@ -84,7 +82,8 @@ def decode_base64url(text: str) -> bytes:
     try:
         data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except ValueError:
-        raise MalformedError("has something that is no base64url") from None
+        raise MalformedError("has something that is not base64url") from None
+    # Unused bits of the last character would give one credential several spellings.
     if encode_base64url(data) != text:
         raise MalformedError("has base64url in an unusual spelling")
     return data
@@ -96,14 +95,12 @@ def encode_base64url(data: bytes) -> str:
 
 
 def check_client_data(assertion: Assertion, challenge: bytes) -> None:
-    """Check what the browser signed. `challenge` is what we asked the passkey to sign. Raises
-    MalformedError.
-    """
+    """Check what the browser signed. `challenge` is what we asked the passkey to sign. Raises MalformedError."""
     data = assertion.client_data
     try:
         value = canonical.loads_strict(data, max_bytes=limits.CLIENT_DATA_BYTES, max_depth=4)
     except canonical.StrictJSONError as error:
-        raise MalformedError(f"has client data that is no strict JSON: {error}") from None
+        raise MalformedError(f"has client data that is not strict JSON: {error}") from None
     wanted = {"type": "webauthn.get", "challenge": encode_base64url(challenge), "origin": assertion.origin}
     # Browsers write it in exactly this way; ssh-keygen compares these bytes and parses no JSON.
     begins = ",".join(f'"{name}":"{text}"' for name, text in wanted.items())
@@ -147,11 +144,11 @@ def passkey_signature(
 
     reader = WireReader(authenticator_data)
     reader.take(hashlib.sha256().digest_size)  # of the rpId: the key names it, and the signature covers it
-    flags, counter, extensions = reader.byte(), reader.uint32(), authenticator_data[reader.position :]
+    flags, counter, extensions = reader.number(1), reader.number(), authenticator_data[reader.position :]
     try:
         pair = decode_dss_signature(signature)
     except ValueError:
-        raise MalformedError("is no ECDSA signature") from None
+        raise MalformedError("is not an ECDSA signature") from None
     inner = (
         string(WEBAUTHN.encode())
         + string(b"".join(string(number.to_bytes(number.bit_length() // 8 + 1, "big")) for number in pair))

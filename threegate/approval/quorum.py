@@ -53,8 +53,9 @@ def check_countersignature(
         at=(word.countersigned_utc, now),
     )
     if word.countersigned_utc > now + timedelta(seconds=limits.APPROVED_AHEAD_SECONDS):
-        raise Refused("not_yet_valid", f"the countersignature of {name} lies ahead of now")
+        raise Refused("not_yet_valid", f"the countersignature of {name} is dated in the future")
     statement = approval.statement
+    # A second opinion from before the first one, or after its end, is not about this approval.
     if not statement.approved_utc <= word.countersigned_utc < statement.expires_utc:
         raise Refused("expired", f"the countersignature of {name} was not given while the approval held")
     if nonce_used(word.nonce) or word.nonce == statement.nonce:

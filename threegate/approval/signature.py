@@ -1,9 +1,8 @@
-"""Sign and verify with the operator's own ssh-keygen: the only module of this gate that uses the operating
-system.
+"""Sign and verify with the operator's own ssh-keygen: the only module of this gate that uses the operating system.
 
-Invariant: ssh-keygen is started by its absolute path with our environment (TZ=UTC, no locale), and reads only
-snapshots of bytes that were checked before; the signing key's is the only file name passed to it that another
-account could change.
+Invariant: ssh-keygen is started by its absolute path with our environment (TZ=UTC, no locale), and reads only snapshots
+of bytes that were checked before; the signing key's is the only file name passed to it that another account could
+change.
 """
 
 from __future__ import annotations
@@ -38,15 +37,14 @@ def sign_command(key: Path, namespace: str) -> list[str]:
 
 
 def sign_statement(data: bytes, key: Path, namespace: str, *, ask: bool = True) -> bytes:
-    """The armored signature of `data` by `key` (a private key, or a public key whose other half is in an
-    agent).
+    """The armored signature of `data` by `key` (a private key, or a public key whose other half is in an agent).
 
-    ssh-keygen may ask for a passphrase or a touch on the terminal, unless `ask` is false: then it has no
-    terminal, and a key that needs an answer does not sign. Raises Unavailable if it cannot be run or does not
-    answer in time, InvalidInput if it does not sign or its output is not in our canonical form.
+    ssh-keygen may ask for a passphrase or a touch on the terminal, unless `ask` is false: then it has no terminal, and
+    a key that needs an answer does not sign. Raises Unavailable if it cannot be run or does not answer in time,
+    InvalidInput if it does not sign or its output is not in our canonical form.
     """
     if not key.is_file():
-        raise InvalidInput(f"{key}: there is no such key file; name yours with --key")
+        raise InvalidInput(f"{key}: the key file does not exist; name yours with --key")
     keeps = _SIGN_KEEPS if ask else _QUIET_KEEPS
     environment = {name: os.environ[name] for name in keeps if name in os.environ}
     try:
@@ -57,6 +55,7 @@ def sign_statement(data: bytes, key: Path, namespace: str, *, ask: bool = True) 
             stderr=None if ask and os.isatty(2) else subprocess.PIPE,  # on a terminal: "touch your key", and its errors
             env={**_VERIFY_ENVIRONMENT, **environment},
             timeout=limits.SIGN_SECONDS if ask else limits.QUIET_SIGN_SECONDS,
+            # Without a terminal ssh-keygen cannot ask, and fails instead.
             start_new_session=not ask,
             check=False,
         )
@@ -64,7 +63,7 @@ def sign_statement(data: bytes, key: Path, namespace: str, *, ask: bool = True) 
         raise Unavailable(f"{SSH_KEYGEN}: could not sign ({_why(error)}); nothing was approved") from None
     if done.returncode != 0:
         said = (done.stderr or b"").decode("utf-8", "replace").strip().splitlines()
-        reason = said[-1] if said else "it said why above, or nothing"
+        reason = said[-1] if said else "see its message above, if there is one"
         raise InvalidInput(f"{key}: ssh-keygen did not sign: {reason}")
     try:
         parse_armor(done.stdout)
@@ -105,6 +104,7 @@ def genuine(
         paths = [f"/proc/self/fd/{descriptor}" for descriptor in descriptors]
         try:
             for moment in at:
+                # Opened for each process: they would share one offset, and the second one would read nothing.
                 with open(f"/proc/self/fd/{statement}", "rb") as own_reading:
                     processes.append(
                         subprocess.Popen(

@@ -63,6 +63,7 @@ def verify_signer(
         )
     if (wrong := signature.problem()) is not None:
         raise Refused("signature_invalid", f"the signature {wrong}; sign with another key")
+    # Valid when it was signed and valid now: a key that expired in between no longer launches anything.
     for moment in at:
         inside = (entry.valid_after is None or entry.valid_after <= moment) and (
             entry.valid_before is None or moment < entry.valid_before
@@ -79,6 +80,7 @@ def verify_signer(
         return key.fingerprint
     if genuine(data, signature, name, namespace, operators, at=at):
         return key.fingerprint
+    # Only to name the reason: whatever this says, the signature is refused.
     if operators.revoked is not None and genuine(data, signature, name, namespace, operators, at=at, revocation=False):
         raise Refused("signer_revoked", f"the key {key.fingerprint} of {name} is revoked")
     raise Refused("signature_invalid", f"ssh-keygen does not verify the signature of {name}")

@@ -39,23 +39,13 @@ class WireReader:
         self.position = end
         return taken
 
-    def byte(self) -> int:
-        """One byte as a number."""
-        return self.take(1)[0]
-
-    def uint32(self) -> int:
-        """A 32-bit number, most significant byte first."""
-        value: int = struct.unpack(">I", self.take(4))[0]
-        return value
-
-    def uint64(self) -> int:
-        """A 64-bit number, most significant byte first."""
-        value: int = struct.unpack(">Q", self.take(8))[0]
-        return value
+    def number(self, size: int = 4) -> int:
+        """A number of `size` bytes, most significant byte first."""
+        return int.from_bytes(self.take(size), "big")
 
     def string(self) -> bytes:
         """A length and that many bytes."""
-        return self.take(self.uint32())
+        return self.take(self.number())
 
     def text(self) -> str:
         """A string of printable ASCII."""
@@ -191,7 +181,7 @@ def decode_base64(text: str) -> bytes:
     try:
         data = base64.b64decode(text.encode("ascii"), validate=True)
     except ValueError:
-        raise MalformedError("is no base64") from None
+        raise MalformedError("is not base64") from None
     if base64.b64encode(data).decode() != text:
         raise MalformedError("is base64 in an unusual spelling")
     return data
@@ -208,11 +198,11 @@ def _skip_key(reader: WireReader, name: str) -> int:
             raise MalformedError("names another curve than its type")
         point = reader.string()
         if len(point) != 1 + 2 * _CURVES[curve] or point[0] != 4:
-            raise MalformedError("has no uncompressed point of its curve")
+            raise MalformedError("does not have an uncompressed point of its curve")
         bits = int(curve.removeprefix("nistp"))
     else:
         if len(reader.string()) != 32:
-            raise MalformedError("has no 32 bytes of Ed25519 key")
+            raise MalformedError("does not have the 32 bytes of an Ed25519 key")
         bits = 256
     if name in _SK:
         reader.text()
@@ -224,14 +214,14 @@ def _certificate(reader: WireReader, plain: str) -> PublicKey:
     start = reader.position
     bits = _skip_key(reader, plain)
     blob = string(plain.encode()) + reader.since(start)
-    serial = reader.uint64()
-    kind = reader.uint32()
+    serial = reader.number(8)
+    kind = reader.number()
     key_id = reader.text()
     names = WireReader(reader.string())
     principals = []
     while names.position < len(names.data):
         principals.append(names.text())
-    valid_after, valid_before = reader.uint64(), reader.uint64()
+    valid_after, valid_before = reader.number(8), reader.number(8)
     critical = bool(reader.string())
     reader.string()  # extensions: permissions of a login, irrelevant here
     reader.string()  # reserved
@@ -259,8 +249,7 @@ _FLAGS: Final = 0x05
 """User present and user verified are the only flags that OpenSSH sets."""
 _VERIFIED: Final = 0x04
 _PASSKEY_FLAGS: Final = 0x1D
-"""Besides these two: whether the passkey can be and is backed up (WebAuthn 6.1); never extensions or a new
-credential.
+"""Besides these two: whether the passkey can be and is backed up (WebAuthn 6.1); never extensions or a new credential.
 """
 WEBAUTHN: Final = "webauthn-sk-ecdsa-sha2-nistp256@openssh.com"
 """The algorithm of a passkey's signature (OpenSSH PROTOCOL.u2f, "WebAuthn signatures")."""
@@ -288,9 +277,7 @@ class SshSignature:
     algorithm: str
     """The key's type, for RSA one of rsa-sha2-256 and rsa-sha2-512, or for a passkey WEBAUTHN."""
     value: bytes
-    """The raw signature: 64 bytes of Ed25519, a number as long as an RSA modulus, or r and s of ECDSA as two
-    mpints.
-    """
+    """The raw signature: 64 bytes of Ed25519, a number as long as an RSA modulus, or r and s of ECDSA as two mpints."""
     flags: int | None
     counter: int | None
     assertion: Assertion | None = None
@@ -318,9 +305,38 @@ def parse_armor(armor: bytes) -> SshSignature:
     if not text.startswith(_BEGIN) or not text.endswith(_END):
         raise MalformedError("is not one armored SSH signature")
     blob = decode_base64(text[len(_BEGIN) : -len(_END)].replace("\n", ""))
+    # Base64 has several spellings, and so would a signature file: one changed byte must be a refusal.
     if render_armor(blob) != armor:
         raise MalformedError("is not spelled as ssh-keygen spells it (70 columns, one final newline)")
-    return _parse_blob(blob, armor)
+    reader = WireReader(blob)
+    if reader.take(len(_MAGIC)) != _MAGIC or reader.number() != _VERSION:
+        raise MalformedError("is not an SSH signature of version 1")
+    key = parse_key(reader.string())
+    namespace = reader.text()
+    if reader.string():
+        raise MalformedError("has something in its reserved field")
+    message_hash = reader.text()
+    if message_hash not in ("sha256", "sha512"):
+        raise MalformedError("names a hash other than sha256 and sha512")
+    inner = WireReader(reader.string())
+    reader.end()
+    algorithm = inner.text()
+    of_key = _RSA if key.type == "ssh-rsa" else (key.type, WEBAUTHN) if key.type == SK_ECDSA else (key.type,)
+    if algorithm not in of_key:
+        raise MalformedError("is made with an algorithm that is not its key's")
+    value = inner.string()
+    flags = counter = assertion = None
+    if key.hardware:
+        flags, counter = inner.number(1), inner.number()
+        # An unknown flag announces data that would follow, which nothing here checks.
+        if flags & ~(_PASSKEY_FLAGS if algorithm == WEBAUTHN else _FLAGS):
+            raise MalformedError("has flags of a FIDO key that are not expected of a signature")
+    if algorithm == WEBAUTHN:
+        assertion = Assertion(inner.text(), inner.string())
+        if inner.string():
+            raise MalformedError("has extensions of a passkey, of which none was asked for")
+    inner.end()
+    return SshSignature(armor, key, namespace, message_hash, algorithm, value, flags, counter, assertion)
 
 
 def message_to_sign(data: bytes, namespace: str, message_hash: str = "sha512") -> bytes:
@@ -340,34 +356,3 @@ def render_blob(key: bytes, namespace: str, inner: bytes) -> bytes:
     """The armor of a signature with SHA-512; `inner` begins with its algorithm."""
     parts = (key, namespace.encode(), b"", b"sha512", inner)
     return render_armor(_MAGIC + struct.pack(">I", _VERSION) + b"".join(map(string, parts)))
-
-
-def _parse_blob(blob: bytes, armor: bytes) -> SshSignature:
-    reader = WireReader(blob)
-    if reader.take(len(_MAGIC)) != _MAGIC or reader.uint32() != _VERSION:
-        raise MalformedError("is no SSH signature of version 1")
-    key = parse_key(reader.string())
-    namespace = reader.text()
-    if reader.string():
-        raise MalformedError("has something in its reserved field")
-    message_hash = reader.text()
-    if message_hash not in ("sha256", "sha512"):
-        raise MalformedError("names a hash other than sha256 and sha512")
-    inner = WireReader(reader.string())
-    reader.end()
-    algorithm = inner.text()
-    of_key = _RSA if key.type == "ssh-rsa" else (key.type, WEBAUTHN) if key.type == SK_ECDSA else (key.type,)
-    if algorithm not in of_key:
-        raise MalformedError("is made with an algorithm that is not its key's")
-    value = inner.string()
-    flags = counter = assertion = None
-    if key.hardware:
-        flags, counter = inner.byte(), inner.uint32()
-        if flags & ~(_PASSKEY_FLAGS if algorithm == WEBAUTHN else _FLAGS):
-            raise MalformedError("has flags of a FIDO key that are not expected of a signature")
-    if algorithm == WEBAUTHN:
-        assertion = Assertion(inner.text(), inner.string())
-        if inner.string():
-            raise MalformedError("has extensions of a passkey, of which none was asked for")
-    inner.end()
-    return SshSignature(armor, key, namespace, message_hash, algorithm, value, flags, counter, assertion)

@@ -186,9 +186,7 @@ class Countersignature:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Any other signed act: its type, where, who, when, the nonce, and what it states (a flat or nested JSON
-    object).
-    """
+    """Any other signed act: its type, where, who, when, the nonce, and what it states (any JSON object)."""
 
     type: str
     workspace_id: str
@@ -391,9 +389,7 @@ class BatchPlace:
 
 @dataclass(frozen=True, slots=True)
 class SignedApproval:
-    """The ``.sig`` file of one request's approval: what was signed, the signature, and the statement about the
-    request.
-    """
+    """The ``.sig`` file of one request's approval: what was signed, the signature, the statement about it."""
 
     signed: SignedBytes
     statement: Statement

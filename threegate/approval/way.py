@@ -166,5 +166,5 @@ def early(facts: LaunchFacts, approved: datetime) -> tuple[tuple[bool, str, str]
     ahead = approved > facts.now + timedelta(seconds=limits.APPROVED_AHEAD_SECONDS)
     return (
         (approved < facts.request.created_utc, "not_yet_valid", "approved before it was created"),
-        (ahead, "not_yet_valid", f"approved_utc lies ahead of now ({facts.now:%Y-%m-%dT%H:%M:%SZ})"),
+        (ahead, "not_yet_valid", f"approved_utc is in the future (now is {facts.now:%Y-%m-%dT%H:%M:%SZ})"),
     )

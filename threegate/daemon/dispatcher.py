@@ -37,9 +37,7 @@ from threegate.runners.machine import Budget, Lease, Round
 _LOOK_AGAIN_SECONDS = 1.0
 _LOOK_AGAIN_AT_MOST = 8.0
 LASTING_SECONDS = 0.25
-"""A run longer than this gets the `running` status; a shorter one has finished before anyone could have read
-it.
-"""
+"""A run longer than this gets the `running` status; a shorter one has finished before anyone could have read it."""
 LONG_QUEUE = 32
 """From this many files on, a queue is listed only now and then."""
 _LONG_SECONDS = 0.25
@@ -146,8 +144,7 @@ class Dispatcher:
     """Starts requests, and tracks those that run."""
 
     context: Context
-    """The context for the next request. The daemon replaces it when the policy changes; running requests keep
-    theirs.
+    """The context for the next request. The daemon replaces it when the policy changes; running requests keep theirs.
     """
     budget: Budget
     log: Log
@@ -164,8 +161,10 @@ class Dispatcher:
     """
     full: ThreeGateError | None = None
     """What found no space, until that is settled."""
-    _running: dict[str, _Running] = field(default_factory=dict)
-    _waits: dict[str, _Wait] = field(default_factory=dict)
+    running: dict[str, _Running] = field(default_factory=dict)
+    """The requests that are in threads, by file name."""
+    waits: dict[str, _Wait] = field(default_factory=dict)
+    """Those that wait for something, by file name."""
     _ends: int = 0
     """How many requests have ended."""
     _pool: ThreadPoolExecutor = field(init=False)
@@ -182,20 +181,10 @@ class Dispatcher:
         self._pool = ThreadPoolExecutor(max_workers=2 * self.threads, thread_name_prefix="run")
 
     @property
-    def running(self) -> int:
-        """How many requests are in threads."""
-        return len(self._running)
-
-    @property
     def held_up(self) -> str | None:
         """The reason code that blocks all launches now, to be fixed by a person or by time."""
         stopping = STOPPING_CODES | {"workspace_mismatch"}
-        return next((wait.code for wait in self._waits.values() if wait.code in stopping), None)
-
-    @property
-    def waiting(self) -> int:
-        """How many requests wait for something."""
-        return len(self._waits)
+        return next((wait.code for wait in self.waits.values() if wait.code in stopping), None)
 
     def collect(self) -> int:
         """Collect requests that ended, start nothing. Returns how many there were. Raises OSError."""
@@ -205,7 +194,7 @@ class Dispatcher:
 
     def pause(self, longest: float) -> float:
         """Seconds, at most `longest`, until the status or output of a running request is due."""
-        due = (min(entry.status_at, self._output_at) for entry in self._running.values())
+        due = (min(entry.status_at, self._output_at) for entry in self.running.values())
         first = min(due, default=inf)
         return min(longest, max(first - time.monotonic(), 0.0))
 
@@ -216,15 +205,17 @@ class Dispatcher:
         done = self.collect()
         if self.failed is not None or self.unsettled:
             return done
-        if self._queue.look(fresh=not self._running):
-            for gone in self._waits.keys() - {item.name for item in self._queue.waiting}:
-                del self._waits[gone]
+        if self._queue.look(fresh=not self.running):
+            for gone in self.waits.keys() - {item.name for item in self._queue.waiting}:
+                del self.waits[gone]
         turn = self.budget.round()
         room = turn.room()
         for queued in self._queue.waiting:
-            if len(self._running) >= 2 * self.threads or room.isdisjoint(self._queue.backends):
+            # Twice as many threads as runs: while one request is recorded, the next one runs.
+            if len(self.running) >= 2 * self.threads or room.isdisjoint(self._queue.backends):
                 break
-            if queued.backend not in room or queued.name in self._running or self._still_waits(queued):
+            # `backend` is a hint from the file's text; `read_approved` reads the file properly.
+            if queued.backend not in room or queued.name in self.running or self._still_waits(queued):
                 continue
             try:
                 self.beat()
@@ -237,7 +228,7 @@ class Dispatcher:
 
     def cancel(self, request_id: str) -> bool:
         """Stop a running request now; False if it is not running here."""
-        for entry in self._running.values():
+        for entry in self.running.values():
             if entry.approved.request_id == request_id:
                 entry.control.cancelled.set()
                 return True
@@ -245,7 +236,7 @@ class Dispatcher:
 
     def finish(self, enough: Callable[[], bool]) -> None:
         """Let running requests finish, until it is `enough`."""
-        while self._running and not enough():
+        while self.running and not enough():
             self._collect()
             self.wake.wait(0.05)
             self.wake.clear()
@@ -258,20 +249,21 @@ class Dispatcher:
         """
         until = time.monotonic() + grace_seconds
         self.finish(lambda: time.monotonic() >= until)
-        for entry in self._running.values():
+        for entry in self.running.values():
             self.log.say("interrupting", request=entry.approved.request_id)
             entry.control.interrupted.set()
-        _, left = wait_for([entry.future for entry in self._running.values()], limits.STOP_RECORD_SECONDS)
+        # A runner that hangs must not keep the service from stopping.
+        _, left = wait_for([entry.future for entry in self.running.values()], limits.STOP_RECORD_SECONDS)
         self._pool.shutdown(wait=not left, cancel_futures=True)
         self._collect()
         self._output_file.write({})
-        for entry in self._running.values():
+        for entry in self.running.values():
             what = "gave up waiting for its end; the next start settles it"
             self.log.say("stopped", request=entry.approved.request_id, what=what)
         return not left
 
     def _still_waits(self, queued: QueuedFile) -> bool:
-        wait = self._waits.get(queued.name)
+        wait = self.waits.get(queued.name)
         return (
             wait is not None
             and wait.identity == queued.identity
@@ -311,7 +303,7 @@ class Dispatcher:
         future = self._pool.submit(launch, self.context, approved, control)
         future.add_done_callback(lambda _: self.wake.set())
         status_at = time.monotonic() + LASTING_SECONDS
-        self._running[path.name] = _Running(approved, identity, control, lease, future, self._ends, status_at)
+        self.running[path.name] = _Running(approved, identity, control, lease, future, self._ends, status_at)
         self._queue.taken(path.name)
         return 1
 
@@ -328,7 +320,7 @@ class Dispatcher:
         that is not claimed yet is checked again shortly.
         """
         now = time.monotonic()
-        for entry in self._running.values():
+        for entry in self.running.values():
             if now >= entry.status_at:
                 entry.status_at = now + LASTING_SECONDS
                 if entry.control.lasting is not None:
@@ -336,14 +328,14 @@ class Dispatcher:
                     entry.control.lasting()
         if now >= self._output_at:
             self._output_at = now + limits.LIVE_SECONDS
-            lasting = [entry for entry in self._running.values() if entry.status_at == inf]
+            lasting = [entry for entry in self.running.values() if entry.status_at == inf]
             self._output_file.write({entry.approved.request_id: entry.control.output for entry in lasting})
 
     def _collect(self) -> int:
-        ended = [name for name, entry in self._running.items() if entry.future.done()]
+        ended = [name for name, entry in self.running.items() if entry.future.done()]
         moved = 0
         for name in ended:
-            entry = self._running.pop(name)
+            entry = self.running.pop(name)
             entry.lease.release()
             try:
                 answer = entry.future.result()
@@ -357,24 +349,24 @@ class Dispatcher:
             if isinstance(answer, Waiting):
                 self._wait(entry.approved, entry.identity, answer)
                 if entry.ends_before != self._ends:
-                    self._waits[name].looked = -_LOOK_AGAIN_AT_MOST  # judged before the latest requests ended
+                    self.waits[name].looked = -_LOOK_AGAIN_AT_MOST  # judged before the latest requests ended
             else:
                 moved += 1
                 self._ends += 1
-                self._waits.pop(name, None)
+                self.waits.pop(name, None)
                 self.log.say(answer.event, request=entry.approved.request_id, what=answer.code)
         if moved:
-            for wait in self._waits.values():
+            for wait in self.waits.values():
                 wait.looked = -_LOOK_AGAIN_AT_MOST  # they may have waited for one that ended
         return moved
 
     def _wait(self, approved: Approved, identity: tuple[int, ...], answer: Waiting) -> None:
         digest = approved.policy
         name = approved.path.name
-        known = self._waits.get(name)
+        known = self.waits.get(name)
         same = known is not None and (known.identity, known.policy, known.code) == (identity, digest, answer.code)
         after = min(known.again_after * 2, _LOOK_AGAIN_AT_MOST) if known and same else _LOOK_AGAIN_SECONDS
-        self._waits[name] = _Wait(identity, digest, answer.code, time.monotonic(), after)
+        self.waits[name] = _Wait(identity, digest, answer.code, time.monotonic(), after)
         if known is None or known.code != answer.code:
             self.log.say("waiting", request=approved.request_id, what=answer.message)
             try:
@@ -382,7 +374,7 @@ class Dispatcher:
             except (OSError, ThreeGateError) as error:
                 if not is_disk_full(error):
                     raise
-                self._waits[name].code = ""  # recorded when it is judged again
+                self.waits[name].code = ""  # recorded when it is judged again
 
     def _stop_launches(self, error: ThreeGateError) -> None:
         """Start nothing more: for good, or until the disk has space again."""

@@ -37,6 +37,7 @@ class DraftExpiry:
             return 0
         drafts: dict[Path, int] = {}
         with suppress(OSError):  # a folder that cannot be read, which the inbox scan reports
+            # Only the change time here; `expire_draft` decides, under the trail's lock.
             for path in context.workspace.draft_paths():
                 with suppress(FileNotFoundError):  # it was decided on just now
                     drafts[path] = path.lstat().st_ctime_ns

@@ -121,8 +121,7 @@ def _line_of(request: Request, key: str) -> int:
 def workspace_fixes(request: Request, index: TrailIndex, *, owner: Owner | None) -> tuple[Fix, ...]:
     """Automatic fixes for such findings: a new id for one that is taken.
 
-    A file's digest is never suggested: anyone who may read the file can compute it, and no one else should
-    learn it.
+    A file's digest is never suggested: anyone who may read the file can compute it, and no one else should learn it.
     """
     if not _is_taken(request.request_id, index, owner) or index.history(_fresh_id(request)) is not None:
         return ()

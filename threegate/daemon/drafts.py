@@ -1,8 +1,7 @@
 """The inbox: every file in it is checked once until it changes, and gets a verdict.
 
-Invariant: nothing in the inbox is followed, waited for or run; whatever is there, the scan returns to the
-loop in time, reports it in one line, and continues. An error with a file is that file's finding. Nothing here
-changes the inbox.
+Invariant: nothing in the inbox is followed, waited for or run; whatever is there, the scan returns to the loop in time,
+reports it in one line, and continues. An error with a file is that file's finding. Nothing here changes the inbox.
 """
 
 from __future__ import annotations
@@ -110,9 +109,7 @@ class Inbox:
     wake: Callable[[], None] = lambda: None
     """Called when an input's digest is known."""
     once: bool = False
-    """Bounded waiting: a file that keeps changing gets its finding after ONCE_HASHES hashes and ONCE_LOOKS
-    checks.
-    """
+    """Bounded waiting: a file that keeps changing gets its finding after ONCE_HASHES hashes and ONCE_LOOKS checks."""
     valid: set[Path] = field(default_factory=set)
     """The valid drafts in inboxes."""
     _seen: dict[str, _Seen] = field(default_factory=dict)
@@ -156,9 +153,7 @@ class Inbox:
 
     @property
     def unfinished(self) -> bool:
-        """Whether there is more to do without any change: the scan continues, or a draft waits for its
-        inputs' hashes.
-        """
+        """Whether there is more to do without a change: the scan continues, or a draft waits for hashes."""
         return self.in_between or bool(self._awaited)
 
     def scan(self, policy: Policy, seconds: float = limits.INBOX_SLICE_SECONDS) -> int:
@@ -208,6 +203,7 @@ class Inbox:
                 with self.workspace.hold(folder) as held:
                     most = limits.INBOX_ENTRIES if run is None else limits.AGENT_INBOX_ENTRIES
                     with held.entries() as entries:
+                        # At most so many: one folder with a million names must not keep the others from their turn.
                         names = sorted(islice(filter(_may_be_read, (entry.name for entry in entries)), most))
                     self._readable(folder, "")
                     if run is not None and run.ended and not names:
@@ -249,6 +245,7 @@ class Inbox:
         try:
             return self._look(folder, run, name, facts, policy)
         except Exception as error:
+            # A requester can fill the disk, so that is never a reason to stop.
             if is_disk_full(error):
                 self._later(key, error)
                 return None
@@ -375,6 +372,7 @@ class Inbox:
         again.
         """
         owed: list[_Owed] = []
+        # One lock and one sync for a batch: a sync for each draft takes longer than reading it.
         with self.trail.locked() as held:
             for item in looked:
                 try:
@@ -400,6 +398,7 @@ class Inbox:
         history = held.index.history(report.request_id) if isinstance(report.request_id, str) else None
         owner = _owner(run, facts) if from_inbox else None
         if report.request is not None:
+            # An operator may have decided between the reading and this lock.
             if held.index.id_used(report.request.request_id) and not _is_there(path, facts):
                 return None  # decided since it was read: its status is the decision's
             findings += workspace_findings(
@@ -440,7 +439,7 @@ class Inbox:
         return _Owed(path, facts, verdict, report.request, asker, held.index.run(asker))
 
     def _deliver(self, owed: _Owed) -> bool:
-        """Write a verdict and tell whom it concerns; False if the disk is full: then it is owed. Raises OSError."""
+        """Write a verdict and notify the plugins; False if the disk is full: then it is owed. Raises OSError."""
         folders = self.workspace.requester_folders(owed.asker)
         try:
             write_verdict(folders, owed.verdict)
@@ -470,9 +469,7 @@ class Inbox:
                 return
 
     def _left_alone(self, held: LockedTrail, path: Path, report: Report, owner: Owner) -> None:
-        """A copy of a drill by someone else: an event without its id, and no verdict, so that no agent learns
-        about it.
-        """
+        """Someone's copy of a drill: an event without its id, and no verdict, so that no agent learns about it."""
         if self._budget.take(owner):
             seen = Validated(
                 file=path.name,
@@ -506,9 +503,7 @@ def _owner(run: KnownRun | None, facts: os.stat_result) -> Owner:
 
 
 def _unreadable(name: str, facts: os.stat_result, unlike: tuple[str, ...] | None) -> str | None:
-    """Why a file is not read. `unlike`: what its name would have to be besides a request's; None if it has such a
-    name.
-    """
+    """Why a file is not read. `unlike`: what its name would have to be besides a request's; None if it has one."""
     if not _PLAIN_NAME.fullmatch(name):
         return "its name has characters other than A-Z a-z 0-9 . _ -"
     if not stat.S_ISREG(facts.st_mode):

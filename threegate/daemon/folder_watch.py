@@ -54,7 +54,7 @@ class FolderWatch:
             def on_any_event(self, event: events.FileSystemEvent) -> None:
                 wake.set()
 
-        # Read-only access is no hint. The kernel filters it out: our own reading would wake the watching
+        # Read-only access is not a hint. The kernel filters it out: our own reading would wake the watching
         # threads.
         self._changes = [
             events.FileCreatedEvent,
@@ -67,6 +67,7 @@ class FolderWatch:
         self._hint = Hint()
         for folder in folders:
             observer.schedule(self._hint, str(folder), event_filter=self._changes)
+        # The process may end while it blocks in the kernel.
         observer.daemon = True
         observer.start()
         self._observer = observer

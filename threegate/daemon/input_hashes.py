@@ -1,9 +1,8 @@
 """sha256 of the input files that drafts declare, computed outside the loop.
 
-Invariant: the loop never waits for a file: one not hashed yet is `PENDING`, and the loop asks again. One
-thread hashes, a bounded piece at a time, the owners in turn, so that one owner's large files do not delay
-another's. A digest is that of one descriptor, whose file was the same before and after; it is kept until the
-file changes.
+Invariant: the loop never waits for a file: one not hashed yet is `PENDING`, and the loop asks again. One thread hashes,
+a bounded piece at a time, the owners in turn, so that one owner's large files do not delay another's. A digest is that
+of one descriptor, whose file was the same before and after; it is kept until the file changes.
 """
 
 from __future__ import annotations
@@ -66,9 +65,7 @@ class InputHashes:
         self._closed = False
 
     def sha256(self, place: Path) -> str | HashPending | None:
-        """The file's digest, `PENDING`, or None if it is missing or cannot be used as an input. Never
-        blocks.
-        """
+        """The file's digest, `PENDING`, or None if it is missing or cannot be used as an input. Never blocks."""
         try:
             with self._workspace.hold(place.parent) as folder:
                 descriptor, facts = folder.open_regular(place.name)
@@ -91,6 +88,8 @@ class InputHashes:
                 self._waiting.setdefault((place.parent, facts.st_uid), deque()).append(job)
                 self._start()
                 self._lock.notify()
+        # A file that is queued keeps its descriptor: what is hashed is the file that was declared, even if it is
+        # renamed.
         if not new:
             os.close(descriptor)
         if pending:

@@ -1,8 +1,7 @@
 """The daemon's log: one line per fact, on stderr, with ids and without payload.
 
-Invariant: a line names what happened, to which file or request, and for which reason; never a word of a
-request, an input or a result. Names and reasons may contain foreign text, so anything that looks like a
-secret is masked in them.
+Invariant: a line names what happened, to which file or request, and for which reason; never a word of a request, an
+input or a result. Names and reasons may contain foreign text, so anything that looks like a secret is masked in them.
 """
 
 from __future__ import annotations
@@ -118,6 +117,7 @@ def _is_journal(stream: str) -> bool:
 def _masked(value: str | int) -> str | int:
     if isinstance(value, int):
         return value
+    # Masked before it is cut: half a secret is not recognised as one.
     return mask_secrets(value[:_READ_CHARS])[:_TEXT_CHARS]
 
 

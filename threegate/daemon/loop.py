@@ -71,8 +71,7 @@ class Daemon:
     """Set to have settings and contracts reloaded whether or not their files were touched."""
     supervisor: Supervisor = field(default_factory=Supervisor)
     abandon: Callable[[int], None] = lambda code: None
-    """Exits the process if a request's thread does not end: the workspace stays locked until the whole
-    process is gone.
+    """Exits the process if a request's thread does not end: the workspace stays locked until the whole process is gone.
     """
     _reported_checkpoint: bool = False
     _looked_for_trail_checkpoint: float = 0.0
@@ -188,6 +187,7 @@ class Daemon:
             stopped = self._dispatcher.stop(limits.STOP_GRACE_SECONDS)
             self._close_works()
             if not stopped:
+                # The thread may still write into the workspace, so the lock is given up only with the process.
                 self.abandon(EXIT_FAILED)
         self.log.say("ended")
         dispatcher = self._dispatcher
@@ -258,6 +258,7 @@ class Daemon:
         """Turn after turn; return why launches had to stop, or None."""
         reserve_at = time.monotonic()
         while not self.stop.is_set():
+            # Before the folders are read: what changes during the turn sets it again.
             self.wake.clear()
             self.supervisor.turned()
             now = time.monotonic()
@@ -289,10 +290,12 @@ class Daemon:
                     for name, work in self._works.items():
                         did += self._unless_full(partial(work.turn, context, off=name in off))
                 self._controls()
+            # What blocked the start is gone: recovery, which has not run yet, comes before the first launch.
             if problem is not None and context.begin() is None:
                 problem = self._begin()
             elif problem is None and dispatcher.unsettled and not dispatcher.running:
                 self._unless_full(self._settle)
+            # Nothing starts under a policy other than the one on disk, or with runners of other settings.
             starts = problem is None and unsettled is None and not changing and not self._outdated and applied
             did += self._unless_full(dispatcher.schedule if starts else dispatcher.collect)
             if dispatcher.full is not None:
@@ -303,6 +306,7 @@ class Daemon:
                 self._report(problem or unsettled)
             if dispatcher.failed is not None and not dispatcher.running:
                 break
+            # With `once`, a turn in which nothing happened is the last one.
             idle = looked and not did and not dispatcher.running and not changing
             if self.once and idle and (self._full is not None or not inbox.unfinished):
                 break
@@ -312,9 +316,7 @@ class Daemon:
         return problem or self._policy_reload.problem
 
     def _look_at_settings(self) -> int:
-        """Apply changed settings and contracts, completely or not at all; the runners are replaced when
-        nothing runs.
-        """
+        """Apply changed settings and contracts, completely or not at all; runners are replaced when nothing runs."""
         at_once = self.reload.is_set()
         if at_once:
             self.reload.clear()
@@ -370,7 +372,7 @@ class Daemon:
         if (why := failed or problem or self._full or dispatcher.held_up) is not None:
             self.supervisor.status(f"nothing is started: {why}")
         else:
-            self.supervisor.status(f"{dispatcher.running} running, {dispatcher.waiting} waiting")
+            self.supervisor.status(f"{len(dispatcher.running)} running, {len(dispatcher.waits)} waiting")
 
     def _working(self) -> list[Work]:
         """The work of plugins that are not off."""
@@ -390,11 +392,9 @@ class Daemon:
             work.draft_seen(path)
 
     def _sign_trail_checkpoint(self) -> int:
-        """Sign the trail's tree every `audit.checkpoint_every` events; if the key is missing, report that
-        once.
+        """Sign the trail's tree every `audit.checkpoint_every` events; if the key is missing, report that once.
 
-        While requests run, this is checked only now and then, because the check takes the lock that they
-        need.
+        While requests run, this is checked only now and then, because the check takes the lock that they need.
         """
         now = time.monotonic()
         if now - self._looked_for_trail_checkpoint < _TRAIL_CHECKPOINT_LOOK_SECONDS and self._dispatcher.running:
@@ -455,6 +455,7 @@ def run_daemon(workspace: Workspace, *, once: bool, log: Log) -> int:
         supervisor=Supervisor.of(os.environ),
         abandon=os._exit,
     )
+    # SIGHUP means two things: reload, for a service; stop, for a program whose terminal was closed.
     from_terminal = os.isatty(0)
 
     def react(number: signal.Signals) -> None:

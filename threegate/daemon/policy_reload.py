@@ -51,12 +51,13 @@ class PolicyReload:
         change could not be recorded; then the old policy stays.
         """
         seen = _touched(self._workspace)
-        if not at_once and self._lies_not_still(seen):
+        if not at_once and self._changed_just_now(seen):
             return None
         if seen == self._seen and not at_once and self.problem is None:
             return None
         try:
             policy = load_policy(self._workspace, facts=policy_facts())
+            # Another id is another workspace: its trail, its key and its approvals are not these.
             if policy.settings.workspace != self.policy.settings.workspace:
                 raise InvalidInput(
                     f"{self._workspace.settings_file}: workspace.id is no longer {self.policy.settings.workspace.id}; "
@@ -72,7 +73,7 @@ class PolicyReload:
         self._seen, self.policy, self.problem = seen, policy, None
         return changed or None
 
-    def _lies_not_still(self, seen: list[tuple[str, int, int, int]]) -> bool:
+    def _changed_just_now(self, seen: list[tuple[str, int, int, int]]) -> bool:
         now = time.monotonic()
         if seen != self._latest:
             self._latest, self._touched_at, self.is_changing = seen, now, True
@@ -166,6 +167,7 @@ def _touched(workspace: Workspace) -> list[tuple[str, int, int, int]]:
         # A folder that cannot be listed contributes no names: reading it reports the error.
         with suppress(OSError), os.scandir(folders.pop()) as entries:
             for entry in entries:
+                # Written by the program itself.
                 if entry.name == ".state":
                     continue
                 with suppress(FileNotFoundError):

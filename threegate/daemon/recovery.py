@@ -98,6 +98,7 @@ def recover(context: Context, log: Log, works: Iterable[Work], why: str | None =
     """
     workspace = context.workspace
     settings = context.policy.settings.runners
+    # First, as the module says: a container may still be running what is about to be called interrupted.
     for line in remove_orphans(context.workspace_id, context.boot_nonce, settings, workspace.runs):
         log.say("orphan", what=line)
     with context.trail.locked():
@@ -120,6 +121,7 @@ def recover(context: Context, log: Log, works: Iterable[Work], why: str | None =
     for history in histories:
         try:
             done = _settle(context, history, taken_back.get(history.request_id, why))
+        # These concern the workspace, not one request: the daemon stops or tries again.
         except (TrailError, Unavailable, OSError):
             raise
         except Exception as error:  # noqa: BLE001 - one request's failure never keeps the others from their end

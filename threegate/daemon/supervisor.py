@@ -37,9 +37,7 @@ class Supervisor:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`address`: a path or, with a leading @, an abstract name. `watchdog_seconds`: 0 means no
-        watchdog.
-        """
+        """`address`: a path or, with a leading @, an abstract name. `watchdog_seconds`: 0 means no watchdog."""
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._watchdog = watchdog_seconds
         self.turn_seconds = min(1.0, watchdog_seconds / _PINGS_PER_INTERVAL) if watchdog_seconds else 1.0
@@ -51,9 +49,8 @@ class Supervisor:
 
     @classmethod
     def of(cls, environment: MutableMapping[str, str]) -> Supervisor:
-        """The one that the environment names. Removes the variables, so that no child process can send
-        messages for us.
-        """
+        """The one that the environment names. Removes the variables, so that no child can send messages for us."""
+        # Systemd sets WATCHDOG_PID so that a child that inherits the variables does not ping.
         address, microseconds, pid = (environment.pop(name, "") for name in _VARIABLES)
         ours = pid in ("", str(os.getpid()))
         usable = microseconds.isascii() and microseconds.isdigit() and ours

@@ -1,8 +1,7 @@
-"""Monty's type checker for drafts: run after the verdict is written, which then gets its findings as
-warnings.
+"""Monty's type checker for drafts: run after the verdict is written, which then gets its findings as warnings.
 
-Invariant: no draft waits for the type checker, and its findings never make a draft invalid; a verdict that
-changed meanwhile is left alone.
+Invariant: no draft waits for the type checker, and its findings never make a draft invalid; a verdict that changed
+meanwhile is left alone.
 """
 
 from __future__ import annotations

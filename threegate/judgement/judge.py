@@ -103,9 +103,7 @@ class Cleared:
 
 @dataclass(frozen=True, slots=True)
 class NotCleared:
-    """A gate said no: `wait` for now, `refuse` for good. With approval and assessment, if the gates got that
-    far.
-    """
+    """A gate said no: `wait` for now, `refuse` for good. With approval and assessment, if the gates got that far."""
 
     verdict: Literal["wait", "refuse"]
     code: str
@@ -131,9 +129,7 @@ def backend_tool(job: Job) -> str:
 
 
 def call_arguments(job: Job) -> dict[str, Any]:
-    """The arguments of a request as contracts and AANA see them (docs/spec/4-contracts.md, "Arguments of a
-    request").
-    """
+    """A request's arguments as contracts and AANA see them (docs/spec/4-contracts.md, "Arguments of a request")."""
     return job.action.gate_arguments(job.workdir, _shared(job))
 
 
@@ -355,6 +351,7 @@ def replay_clearance(about: Mapping[str, Any], request: Request, job: Job) -> Cl
 
     Raises Refused unless it names exactly this request and this job, or if the job has network.
     """
+    # What reached the network may have changed something there the first time.
     if job.network:
         raise Refused("replay_has_network", "a request with network is not run again: it could act twice")
     named = (about.get("request_id"), about.get("request_sha256"), about.get("job_sha256"))
@@ -382,6 +379,7 @@ WAITING_CODES = STOPPING_CODES | {"quorum_missing", NOT_JUDGED, UNKNOWN_EVENT}
 
 def _blocked(assessment: Assessment) -> tuple[Literal["wait", "refuse"], str, str] | None:
     contract = assessment.contract
+    # The contracts' reason is given before AANA's: it names the rule that an operator wrote.
     if not assessment.contract_holds:
         code = contract.reasons[0].code if contract.reasons else "contract_blocked"
         if contract.verdict == "checkpoint":

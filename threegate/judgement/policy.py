@@ -86,6 +86,7 @@ def make_policy(
         )
     platform = platform_of(settings, facts["seccomp"])
     key = settings.workspace.id.encode()
+    # Keyed with the workspace's id: a digest of a short secret could be guessed by trying values.
     named = {
         name: None if (value := environment.get(name)) is None else _keyed_hash(key, name, value)
         for name in sorted(compiled.variables)

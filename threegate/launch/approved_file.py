@@ -15,7 +15,6 @@ from typing import BinaryIO
 from threegate.approval.facts import NO_SIGNATURE, LaunchFacts
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
-from threegate.core.workspace import RequesterFolders, Workspace
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner, facts_for_launch
@@ -58,10 +57,6 @@ class Approved:
         """The request's id."""
         return self.request.request_id
 
-    def requester_folders(self, workspace: Workspace) -> RequesterFolders:
-        """The folders for answers to the requester."""
-        return workspace.requester_folders(self.owner)
-
 
 @dataclass(frozen=True, slots=True)
 class Unrunnable:
@@ -87,7 +82,7 @@ def peek_backend(path: Path) -> str | None:
 
 
 def named_backend(path: Path) -> str | None:
-    """The word in a file where the name of its backend stands, whether or not there is such a backend here."""
+    """What a file says in the place of its backend's name, whether or not that backend exists here."""
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
     except OSError:
@@ -117,9 +112,7 @@ class Ended:
 def facts_of_approved(
     context: Context, held: LockedTrail, approved: Approved, more: Mapping[str, bytes] | None = None
 ) -> LaunchFacts:
-    """The current facts of its launch, with `more` countersignatures by operator. Raises TrailError,
-    OSError.
-    """
+    """The current facts of its launch, with `more` countersignatures by operator. Raises TrailError, OSError."""
     return facts_for_launch(
         context.workspace,
         held,
@@ -156,6 +149,7 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
         owner = draft_owner(history)
         run = held.index.run(owner)
         drill = isinstance(report.request_id, str) and held.index.is_spent(report.request_id)
+    # A copy of a drill, put here by someone else: refused without an answer that an agent could read.
     if drill:
         said = "its request_id was used before"
         return Unrunnable(path, identity, path.stem, "replayed", said, digests, drill=True)
@@ -170,6 +164,7 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
         return inputs[item.sha256].open("rb")
 
     try:
+        # The second of a check of `approve`: the file could have been put here without it.
         refuse_other_project(request, run)
         bound = Binding(context.workspace, policy.settings, context.trail, request, pinned, owner).bound()
         if bound.unfit is not None:
@@ -242,9 +237,7 @@ def _unrunnable(
 
 
 def refuse_other_project(request: Request, run: KnownRun | None) -> None:
-    """An agent's run may request changes only to the project that it has a copy of. Raises Refused
-    (project_unknown).
-    """
+    """An agent's run may change only the project that it has a copy of. Raises Refused (project_unknown)."""
     if run is not None and not request.action.may_change(run.project):
         raise Refused(
             "project_unknown",

@@ -175,9 +175,7 @@ def refuse_unrunnable(context: Context, unrunnable: Unrunnable) -> Ended | Waiti
 
 
 def _put_aside(context: Context, held: LockedTrail, copy: Unrunnable) -> Ended:
-    """Event and move, and nothing that an agent could read: no result, no status, no id in the trail's
-    event.
-    """
+    """Event and move, and nothing that an agent could read: no result, no status, no id in the trail's event."""
     aside = payloads.Quarantined(
         reason=copy.code,
         message=copy.message,
@@ -323,6 +321,7 @@ def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claim
         )
         interrupted = with_result(held, history.request_id, interrupted)
         event = moves.announce(held, interrupted, request_id=history.request_id, actor="daemon")
+        # Before the result: while that is missing, the next start gets here again.
         _remove_unrecorded(workspace, history.request_id)
         requester_folders = _requester_folders(workspace, history)
         deliver_result(workspace, _refusal_facts(event), requester_folders=requester_folders)
@@ -334,9 +333,7 @@ def interrupt(context: Context, history: RequestHistory, claimed: payloads.Claim
 
 
 def close_from_trail(context: Context, held: LockedTrail, history: RequestHistory, event: Event) -> None:
-    """Complete an end that was recorded and interrupted by a crash: the result (the same bytes), then the
-    move.
-    """
+    """Complete an end that was recorded and interrupted by a crash: the result (the same bytes), then the move."""
     workspace, ended = context.workspace, payloads.End.of(event)
     requester_folders = _requester_folders(workspace, history)
     if ended is not None and ended.record_sha256 is not None:
@@ -344,6 +341,7 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
         facts = read_record(folder, created_utc=event.when, trail_seq=event.seq, sha256=ended.record_sha256)
         if ended.released_sha256 is not None and not released_there(requester_folders, history.request_id):
             staged = stage_released(workspace, folder, history.request_id, facts.artifacts)
+            # The run's folder may have been changed since: only what the event names is given back.
             if staged is not None and staged.sha256 == ended.released_sha256:
                 durable.sync_together(staged.files, {path.parent for path in staged.files})
                 deliver_released(requester_folders, folder, history.request_id)
@@ -355,6 +353,7 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
     source = moves.find_file(workspace, history)
     if source is not None and history.state and history.file:
         target = workspace.state_folder(history.state) / history.file
+        # Nothing is ever replaced.
         if source != target and not target.exists():
             moves.relocate(source, target)
     said = ended.told if isinstance(ended, payloads.Rejected) else facts.status
@@ -367,8 +366,7 @@ def _requester_folders(workspace: Workspace, history: RequestHistory | None) -> 
 
 
 def _remove_unrecorded(workspace: Workspace, request_id: str) -> None:
-    """Remove what an interrupted run left: no record vouches for it, so later additions could not be told
-    apart.
+    """Remove what an interrupted run left: no record vouches for it, so later additions could not be told apart.
 
     Before the result is written: while that is missing, the next start gets here again.
     """

@@ -1,8 +1,7 @@
-"""The context of launches and operators' acts: one workspace, its trail, the current policy, the contracts'
-sessions.
+"""The context of launches and operators' acts: one workspace, its trail, the current policy, the contracts' sessions.
 
-Invariant: a context is frozen, so whatever began under one policy ends under it; a new policy makes a new
-context (`dataclasses.replace`), which shares everything else with the old one.
+Invariant: a context is frozen, so whatever began under one policy ends under it; a new policy makes a new context
+(`dataclasses.replace`), which shares everything else with the old one.
 """
 
 from __future__ import annotations
@@ -32,9 +31,7 @@ from threegate.trail.trail import Trail
 
 @dataclass(frozen=True)
 class Context:
-    """Everything that a launch or an act needs besides the request. A command has no runners and sends no
-    notices.
-    """
+    """Everything that a launch or an act needs besides the request. A command has no runners and sends no notices."""
 
     workspace: Workspace
     trail: Trail
@@ -52,16 +49,12 @@ class Context:
         return self.policy.settings.workspace.id
 
     def read(self, data: bytes, name: str, stage: Stage, now: datetime | None = None) -> Report:
-        """Gate 1's report on a file with this name, under the current settings; `now` (UTC) is the reference
-        time.
-        """
+        """Gate 1's report on a file with this name, under the current settings; `now` (UTC) is the reference time."""
         settings = self.policy.settings.request
         return read_request(data, path=name, settings=settings, now=now or datetime.now(UTC), stage=stage)
 
     def decided(self, judgement: Judgement, now: datetime) -> None:
-        """Store the audit-safe event of a judgement. Raises Unavailable: nothing runs on an unrecorded
-        decision.
-        """
+        """Store the audit-safe event of a judgement. Raises Unavailable: nothing runs on an unrecorded decision."""
         assessment = judgement.assessment
         if assessment is None:
             return
@@ -73,9 +66,7 @@ class Context:
             ) from error
 
     def begin(self) -> tuple[str, str] | None:
-        """Check at the daemon's start: the trail must verify; code and line if launches must stop. Raises
-        TrailError.
-        """
+        """Check at the start: the trail must verify; code and line if launches must stop. Raises TrailError."""
         with self.trail.locked() as held:
             return launch_problem(self.workspace, self.workspace_id, held)
 
@@ -109,9 +100,7 @@ def daemon_context(
     boot_nonce: str,
     say: Callable[[str], None] = lambda line: None,
 ) -> Context:
-    """The context of a daemon. Runners start nothing until they are called. Raises TrailError,
-    Unavailable.
-    """
+    """The context of a daemon. Runners start nothing until they are called. Raises TrailError, Unavailable."""
     settings = policy.settings
     if not settings.workspace.id:
         raise Unavailable(f"{workspace.settings_file}: workspace.id is missing; restore it from the trail's first line")

@@ -1,12 +1,11 @@
 """Gate 3b for the daemon and the commands: requests become calls, and the trail's events move the sessions.
 
-Without contracts every answer is "no contracts, pass"; if the contracts do not compile or a session's state
-is unknown, every answer is a block. Everything that takes `held` is called under the trail's lock.
+Without contracts every answer is "no contracts, pass"; if the contracts do not compile or a session's state is unknown,
+every answer is a block. Everything that takes `held` is called under the trail's lock.
 
-Invariant: nothing here changes a session; every method reads the fold of the trail (`SessionStore.view`) and
-returns data for the event that its caller writes, and that event is what moves the session. So a crash
-between the two loses nothing, and parallel runs cannot race past a limit: the next claim has already folded
-this one.
+Invariant: nothing here changes a session; every method reads the fold of the trail (`SessionStore.view`) and returns
+data for the event that its caller writes, and that event is what moves the session. So a crash between the two loses
+nothing, and parallel runs cannot race past a limit: the next claim has already folded this one.
 """
 
 from __future__ import annotations
@@ -58,9 +57,7 @@ class ContractSessions:
         return SessionStore(self.workspace)
 
     def write_class(self, policy: Policy, request: Request) -> bool:
-        """Whether an applicable contract declares a side effect above read, or none declares the tool's side
-        effect.
-        """
+        """Whether an applicable contract declares a side effect above read, or none declares the tool's side effect."""
         found = _contracts(policy, request)
         return any(contract.side_effect != "read" for contract in found) or (request.action.own_tool and not found)
 
@@ -70,9 +67,7 @@ class ContractSessions:
         return max(1, math.ceil(min(caps) / 1000)) if caps else None
 
     def may_retry(self, policy: Policy, request: Request, status: str, attempts: int) -> bool:
-        """Whether every applicable contract allows repeating an attempt that never started (in enforce
-        mode).
-        """
+        """Whether every applicable contract allows repeating an attempt that never started (in enforce mode)."""
         return (
             policy.contracts.ok
             and policy.settings.contracts.mode == "enforce"
@@ -89,23 +84,12 @@ class ContractSessions:
         now: datetime,
         *,
         owner: Owner | None = None,
-    ) -> Decision:
-        """The decision of contracts and session on this call now. Changes no session.
+    ) -> tuple[Decision, Call | None]:
+        """The decision of contracts and session on this call now, and the call, where there are contracts. Changes no
+        session.
 
         `owner` is the draft's owner, if the trail does not know it yet (during approval).
         """
-        decision, _ = self._decide(held, policy, request, job, now, owner)
-        return decision
-
-    def _decide(
-        self,
-        held: LockedTrail,
-        policy: Policy,
-        request: Request,
-        job: Job,
-        now: datetime,
-        owner: Owner | None,
-    ) -> tuple[Decision, Call | None]:
         compiled = policy.contracts
         if not compiled.ok:
             return block(0, "contracts_do_not_compile", "run threegate contracts check"), None
@@ -116,6 +100,7 @@ class ContractSessions:
         except Unavailable as error:
             return block(0, "session_state_lost", str(error)), None
         call = self._call(held, policy, table, request, job, owner)
+        # A session of someone else would have that one's limits, and its place in a workflow.
         wrong = _place(table, call, job)
         return (wrong, call) if wrong is not None else (table.decide(call, now), call)
 
@@ -180,7 +165,7 @@ class ContractSessions:
         """Decide once more, under the lock of the claim; return the call's data for `claimed`. A Refused
         means: judge again.
         """
-        decision, call = self._decide(held, policy, request, job, held.now, None)
+        decision, call = self.decide(held, policy, request, job, held.now)
         allowed = decision.verdict == "allow"
         if not allowed and policy.settings.contracts.mode != "shadow":
             return Refused(decision.code or "contract_blocked", "the contract gate does not allow it now")
@@ -211,6 +196,7 @@ class ContractSessions:
         outcome = outcome_of(facts, run_folder, policy.settings.contracts.cost_per_second)
         if outcome is None:
             return lost
+        # On a copy: the event that this returns is what moves the session.
         trial = SessionTable.from_json(policy.contracts, table.to_json())
         effect = trial.commit(call, replace(outcome, status=status), held.now)
         return replace(
@@ -247,17 +233,13 @@ class ContractSessions:
     def demand(
         self, held: LockedTrail, policy: Policy, request: Request, job: Job
     ) -> tuple[Decision, str, Call] | None:
-        """For `checkpoint list`: the current decision, the call's digest, the call; None without
-        contracts.
-        """
-        decision, call = self._decide(held, policy, request, job, held.now, None)
+        """For `checkpoint list`: the current decision, the call's digest, the call; None without contracts."""
+        decision, call = self.decide(held, policy, request, job, held.now)
         return None if call is None else (decision, call_sha256(call), call)
 
 
 def _contracts(policy: Policy, request: Request) -> list[ToolContract]:
-    """Every contract that may apply to a request: whatever role it has, no rule is looser than its strictest
-    one.
-    """
+    """Every contract that may apply to a request: whatever role it has, no rule is looser than its strictest one."""
     return [contract for name in _tools(request) for contract in policy.contracts.contracts_of(name)]
 
 
@@ -290,9 +272,7 @@ def _named(table: SessionTable, call: Call) -> ContractMove:
 
 
 def _ends(policy: Policy, before: SessionTable, after: SessionTable) -> tuple[str, ...] | None:
-    """The running requests of the sessions that an event kills with their parent; the writer of the event
-    stops them.
-    """
+    """The running requests of sessions that an event kills with their parent; its writer stops them."""
     if policy.settings.contracts.mode == "shadow":
         return None
     found = sorted(

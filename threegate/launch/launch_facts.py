@@ -53,6 +53,7 @@ def facts_for_launch(
     owner = draft.owner if draft is not None else draft_owner(history)
     operator = request.approved_by or ""
 
+    # An agent's run is named by its registration, never by what its file says.
     run = index.run(owner)
 
     def shown() -> str:
@@ -98,9 +99,7 @@ def batch_place(approved: Approved | None) -> BatchPlace | None:
 
 
 def draft_owner(history: RequestHistory | None) -> Owner | None:
-    """Owner of the draft that was approved; a later draft that claims the same id must not change the
-    requester.
-    """
+    """Owner of the draft that was approved; a later draft that claims the same id must not change the requester."""
     if history is None:
         return None
     approved = Approved.of(history.approved)

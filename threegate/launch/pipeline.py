@@ -39,7 +39,7 @@ def judge_now(context: Context, approved: Approved) -> tuple[Judgement, datetime
     request, job = approved.request, approved.job
     with context.trail.locked() as held:  # one read of the trail: everything that judging needs
         facts = facts_of_approved(context, held, approved)
-        decision = context.contracts.decide(held, context.policy, request, job, facts.now)
+        decision, _ = context.contracts.decide(held, context.policy, request, job, facts.now)
     judgement = judge(
         facts,
         request,
@@ -54,11 +54,13 @@ def judge_now(context: Context, approved: Approved) -> tuple[Judgement, datetime
 def launch(context: Context, approved: Approved, control: Control) -> Ended | Waiting:
     """Judge, claim, run and record. Raises TrailError and Unavailable (launches must stop), OSError."""
     judgement, now = judge_now(context, approved)
+    # Before anything follows from it: nothing runs on a decision that is not on record.
     context.decided(judgement, now)
     if isinstance(judgement, NotCleared):
         if judgement.verdict == "wait":
             return Waiting(judgement.code, judgement.message, judgement)
         return refuse(context, approved, judgement)
+    # From here on the nonce is used: whatever happens now, this approval never runs anything again.
     claimed = claim(context, approved, judgement)
     if isinstance(claimed, Ended | Waiting):
         return claimed
@@ -69,9 +71,11 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
     control.owner = approved.owner
     control.run_ended = lambda: _run_ended(context, approved.owner)
     outcome, attempts = _attempts(context, approved, judgement.clearance, control)
+    # No process of the run is left. The next request need not wait until this one is on disk.
     control.ran()
     status.close()
     done = finish(context, approved, judgement, claimed, control.run_folder, outcome, attempts)
+    # Only now may the runner remove what it kept to take the run back.
     control.recorded()
     return done
 
@@ -190,16 +194,20 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             return Waiting(*problem, judgement)
         index = held.index
         history = index.history(request.request_id)
+        # The second look at the file: it may have been cancelled or replaced while it was judged.
         if not is_there(approved):
             return CHANGED
         if history is not None and history.unknown is not None:
             return Waiting(UNKNOWN_EVENT, unknown_event_text(history.unknown), judgement)
+        # The second of the launch checks "not void" and "used once": only here, under the lock, do they exclude that
+        # two requests with one approval are both claimed.
         if index.is_void(clearance.nonce, clearance.approval_sha256, request.sha256):
             return refuse_held(context, held, approved, VOID, VOID_TEXT, judgement)
         if index.nonce_used(clearance.nonce) or (history is not None and (history.claimed or history.end)):
             return refuse_held(context, held, approved, "replayed", "this approval was used before", judgement)
         if approval.operators is not None and approval.operators != index.operators:
             return Waiting("operators_changed", "the operators changed while it was judged", judgement)
+        # The second of the launch check "time": judging can take long where ssh-keygen verifies.
         if held.now >= approval.expires_utc:
             ended = "the approval ended while it was judged; retry it"
             return refuse_held(context, held, approved, "expired", ended, judgement)

@@ -146,7 +146,7 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
     owner = given.owner if given else None
     with context.trail.locked() as held:
         now, run = held.now, held.index.run(owner)
-        decision = context.contracts.decide(held, context.policy, request, job, now)
+        decision, _ = context.contracts.decide(held, context.policy, request, job, now)
     report = context.read(approved.data, approved.path.name, "approved", now)
     return ReviewedDraft(
         draft=Draft(approved.path, approved.data, approved.identity, owner),

@@ -286,7 +286,7 @@ def _reviewed(
             draft = replace(draft, owner=history.owner)
         run = held.index.run(draft.owner)
         refuse_other_project(request, run)
-        decision = contracts.decide(held, context.policy, request, job, now, owner=draft.owner)
+        decision, _ = contracts.decide(held, context.policy, request, job, now, owner=draft.owner)
     return ReviewedDraft(
         draft=draft,
         report=report,

@@ -150,12 +150,12 @@ def turn(dispatcher: Dispatcher, until: Callable[[], bool]) -> None:
 def test_a_full_lane_keeps_the_order(bench: Bench, queue: tuple[Dispatcher, HeldRunner]) -> None:
     dispatcher, runner = queue
     paths = [bench.approve(bench.draft(f"req-{number}", slug=f"n{number}")).path for number in range(4)]
-    turn(dispatcher, lambda: dispatcher.running == 1 and not paths[0].exists())
+    turn(dispatcher, lambda: len(dispatcher.running) == 1 and not paths[0].exists())
     for _ in range(20):
         dispatcher.schedule()
     assert [path.exists() for path in paths] == [False, True, True, True], "only the first was claimed"
     runner.go.set()
-    turn(dispatcher, lambda: len(runner.runs) == 4 and dispatcher.running == 0)
+    turn(dispatcher, lambda: len(runner.runs) == 4 and not dispatcher.running)
     assert list(runner.runs) == ["req-0", "req-1", "req-2", "req-3"]
     assert set(runner.runs.values()) == {1}
 
@@ -164,8 +164,8 @@ def test_what_was_cancelled_while_it_waited_never_runs(bench: Bench, queue: tupl
     dispatcher, runner = queue
     for number in range(2):
         bench.approve(bench.draft(f"req-{number}", slug=f"n{number}"))
-    turn(dispatcher, lambda: dispatcher.running == 1)
+    turn(dispatcher, lambda: len(dispatcher.running) == 1)
     cancel_request(bench.context, "req-1", by=OperatorDecision("test"), wait_seconds=5)
     runner.go.set()
-    turn(dispatcher, lambda: dispatcher.running == 0)
+    turn(dispatcher, lambda: not dispatcher.running)
     assert runner.runs == {"req-0": 1}

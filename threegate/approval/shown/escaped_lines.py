@@ -1,8 +1,9 @@
 """Parts as lines of a terminal. Untrusted text is escaped, wrapped, counted, and never where our own words are.
 
-Invariant: every line with foreign text begins with our gutter and no line of ours has one, so neither can look like the
-other; all lines contain only printable characters and are at most `width` cells wide; left-out lines are counted in a
-line of ours. The first lines of the short screen name what it leaves out, and the full screen leaves out nothing.
+Invariant: every line with foreign text begins with a gutter and no line in our own words has one, so neither can look
+like the other; all lines contain only printable characters and are at most `width` cells wide; left-out lines are
+counted in a line of their own. The first lines of the short screen name what it leaves out, and the full
+screen leaves out nothing.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ class CodeLine(str):
 
 
 class Title(str):
-    """A heading of ours."""
+    """A heading."""
 
 
 class Cut(str):
-    """A line of ours that counts the lines left out; `left` is their number."""
+    """A line that counts the lines left out; `left` is their number."""
 
     left: int
 
@@ -83,9 +84,7 @@ def shown(text: str) -> str:
 
 
 def cells(text: str) -> int:
-    """The most columns that a terminal needs for text that `shown` returned (some draw ambiguous characters
-    wide).
-    """
+    """The most columns that a terminal needs for text that `shown` returned (some draw ambiguous characters wide)."""
     return len(text) if text.isascii() else sum(1 + (unicodedata.east_asian_width(char) in "WFA") for char in text)
 
 
@@ -107,9 +106,7 @@ def wrapped(text: str, width: int) -> Iterator[str]:
 
 
 def quoted(text: str, *, width: int = WIDTH, limit: int | None = None) -> list[str]:
-    """Foreign text behind the gutter. With a limit of lines, the rest is counted, with a hint at how to see
-    it.
-    """
+    """Foreign text behind the gutter. With a limit of lines, the rest is counted, with a hint at how to see it."""
     lines: list[str] = []
     for line in text.split("\n"):
         lines.extend(wrapped(line, width - 2 - len(GUTTER)))
@@ -117,9 +114,7 @@ def quoted(text: str, *, width: int = WIDTH, limit: int | None = None) -> list[s
 
 
 def clipped(lines: list[str], limit: int | None, indent: int = 2) -> list[str]:
-    """At most `limit` lines, and one that counts the others. A single extra line is shown rather than
-    counted.
-    """
+    """At most `limit` lines, and one that counts the others. A single extra line is shown rather than counted."""
     if limit is None or len(lines) <= limit + 1:
         return lines
     left = len(lines) - limit
@@ -168,9 +163,7 @@ def field(label: str, value: str, *, width: int = WIDTH, limit: int | None = 12)
 
 
 def fitted(line: str, *, width: int = WIDTH) -> list[str]:
-    """Fit a line that was made without a width: foreign text stays behind its gutter, ours keeps its
-    indent.
-    """
+    """Fit a line that was made without a width: foreign text stays behind its gutter, ours keeps its indent."""
     head, gutter, text = line.partition(GUTTER)
     if not gutter:
         indent = len(line) - len(line.lstrip())

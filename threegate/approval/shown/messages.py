@@ -99,6 +99,7 @@ def _write(lines: Iterable[str], stream: TextIO, *, folds: bool) -> None:
     colours = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
     for line in lines:
         first, *rest = _rows(line, stream, folds=folds)
+        # A line that was changed or folded no longer has the columns that its colours were computed for.
         if colours and not rest and first == line:
             first = painted(line)
         stream.write("".join(f"{row}\n" for row in (first, *rest)))

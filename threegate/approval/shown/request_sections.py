@@ -1,11 +1,10 @@
-"""What an operator sees of a request, part by part: the card, what runs, its limits, and the request's own
-words.
+"""What an operator sees of a request, part by part: the card, what runs, its limits, and the request's own words.
 
-Invariant: `request_sections` without `Beside` is a pure function of what the signature binds (request, Job,
-policy, operator, requester): it is the text whose digest is signed (`shown_sha256`),
-so a launch recreates it and refuses any difference. That text has logical lines: no width, no color, no elapsed time;
-it identifies every input by size and digest, and their bytes are shown next to it. `Beside` only inserts lines, so
-everything that is signed is on the screen. Every field of the Job has its place (a test fails if one has none).
+Invariant: `request_sections` without `Beside` is a pure function of what the signature binds (request, Job, policy,
+operator, requester): it is the text whose digest is signed (`shown_sha256`), so a launch recreates it and refuses any
+difference. That text has logical lines: no width, no color, no elapsed time; it identifies every input by size and
+digest, and their bytes are shown next to it. `Beside` only inserts lines, so everything that is signed is on the
+screen. Every field of the Job has its place (a test fails if one has none).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from threegate.trail.index import KnownRun
 from threegate.trail.payloads.payload import Owner
 
 Warning_ = tuple[Item, ...]
-"""Something to see first: a line of ours, and foreign words below it."""
+"""Something to see first: a line in our own words, and foreign words below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +50,7 @@ class ShownRequest:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What the screen adds to the signed text: current facts, and bytes that the text identifies by
-    digest.
-    """
+    """What the screen adds to the signed text: current facts, and bytes that the text identifies by digest."""
 
     card: tuple[Item, ...] = ()
     warnings: tuple[Warning_, ...] = ()
@@ -135,22 +132,20 @@ def _card(view: ShownRequest) -> Iterator[Item]:
     yield from view.job.action.card()
     if view.request.deliver is not None:
         yield Fact("chosen", f"{_CHOSEN[view.request.deliver]} (deliver: {view.request.deliver})")
-    yield Fact("risk", _risk(view, exposure))
+    declared, effective = view.request.risk_level, view.job.effective_risk
+    if declared == effective:
+        risk = f"{effective}, as declared"
+    else:
+        does = replace(view.request, action=view.job.action)
+        why = [why for level, why in risk_reasons(does, exposure) if level == effective]
+        risk = f"{effective}, declared {declared}: {' and '.join(why) or 'its tool changes things outside'}"
+    yield Fact("risk", risk)
     if view.named_by_text:
         yield Field("asked by", f"{view.requester} (as the file says)")
     else:
         yield Fact("asked by", f"{view.requester}, {view.run}" if view.run else view.requester)
     signed = "1 signature is" if view.signatures == 1 else f"{view.signatures} signatures are"
     yield Fact("you sign as", f"{view.operator}; {signed} needed")
-
-
-def _risk(view: ShownRequest, exposure: Exposure) -> str:
-    declared, effective = view.request.risk_level, view.job.effective_risk
-    if declared == effective:
-        return f"{effective}, as declared"
-    does = replace(view.request, action=view.job.action)
-    why = [why for risk, why in risk_reasons(does, exposure) if risk == effective]
-    return f"{effective}, declared {declared}: {' and '.join(why) or 'its tool changes things outside'}"
 
 
 def _own_words(view: ShownRequest) -> Iterator[Item]:
@@ -188,9 +183,7 @@ def _warnings(view: ShownRequest) -> Iterator[Warning_]:
 
 
 def size_text(size: int) -> str:
-    """Bytes for people: whole MiB, else KiB with one digit, else bytes; with the number of bytes if that is
-    exact.
-    """
+    """Bytes for people: whole MiB, else KiB with one digit, else bytes; with the number of bytes if that is exact."""
     if size and size % limits.MIB == 0:
         return f"{size // limits.MIB} MiB"
     if size >= limits.MIB:
@@ -209,7 +202,7 @@ def _ours(label: str, text: str | None) -> list[Item]:
 
 
 def action_texts(action: Action, most: int | None = None) -> Iterator[Item]:
-    """The code or command, whole; `most` as in `Quote` is for what is no code."""
+    """The code or command, whole; `most` as in `Quote` is for what is not code."""
     for item in action.texts():
         if item.listing and item.head:
             yield Listing(item.head, item.text, item.name)
@@ -298,9 +291,7 @@ _NO_WIDTH: Final = 1 << 30
 
 
 def requesters(settings: Settings, run: KnownRun | None) -> Mapping[str, str]:
-    """Names by uid, and the name of the requesting run: a run is named by its registration, never by its
-    file.
-    """
+    """Names by uid, and the name of the requesting run: a run is named by its registration, never by its file."""
     return settings.requesters if run is None else {**settings.requesters, run.run: run.requester}
 
 
@@ -313,9 +304,7 @@ def shown_request(
     owner: Owner | None,
     run: KnownRun | None = None,
 ) -> ShownRequest:
-    """What the text is made from. `owner` is the draft's owner, None if unknown; `run` is the agent run, if
-    it is one.
-    """
+    """What the text is made from. `owner` is the draft's owner, None if unknown; `run` is the agent run, if any."""
     names = requesters(settings, run)
     return ShownRequest(
         request=request,

@@ -15,9 +15,7 @@ from threegate.approval.shown.escaped_lines import Cut
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """`seconds` from the first line shown to the decision. `whole`: every line was on the screen and none was
-    cut.
-    """
+    """`seconds` from the first line shown to the decision. `whole`: every line was on the screen and none was cut."""
 
     seconds: int
     whole: bool
@@ -36,8 +34,6 @@ class Reader:
         self._cut = any(isinstance(line, Cut) for line in lines)
 
     def read(self, *, unseen: int = 0) -> Reading:
-        """The record at the time of the decision; `unseen` lines were never on the screen, if the screen can
-        tell.
-        """
+        """The record at the time of the decision; `unseen` lines were never on the screen, if the screen can tell."""
         began = self._began or time.monotonic()
         return Reading(round(time.monotonic() - began), not self._cut and not unseen)

@@ -41,7 +41,7 @@ class ResultInput(Record):
 
 
 class ToolResult(Record):
-    """The front matter of a tool result. The keys up to `stderr_sha256` are the known format; the others are ours."""
+    """The front matter of a tool result. The keys up to `stderr_sha256` are the format of the seed."""
 
     result_type: Literal["tool_result"]
     schema_version: Literal["1"]

@@ -38,9 +38,7 @@ class StagedOutputs(NamedTuple):
 def stage_released(
     workspace: Workspace, run_folder: Path, request_id: str, artifacts: Iterable[Artifact]
 ) -> StagedOutputs | None:
-    """Put together what is given back, for the readers of results/; None where the run has no outputs. Raises
-    OSError.
-    """
+    """Put together what is given back, for the readers of results/; None if there are no outputs. Raises OSError."""
     files: dict[str, bytes] = {}
     rows: list[dict[str, Any]] = []
     left = limits.RELEASED_BYTES

@@ -30,7 +30,7 @@ UNTRUSTED: Final = (
 _json = json.JSONEncoder(ensure_ascii=False).encode
 _KEY = re.compile(r"[^A-Za-z0-9_.-]")
 _BARE = frozenset(("result_type", "executor", "status", "runtime_sec"))
-"""Keys whose values are words or numbers of ours, without quotes."""
+"""Keys whose values are this program's words or numbers, without quotes."""
 _YAML_WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "y", "n", "null"))
 _SUMMARIES: Final[Mapping[str, str]] = {
     "succeeded": "The request ran to its end.",
@@ -299,9 +299,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str, limit: int = 500) -> str:
-    """A foreign text for a line of prose: masked, visible, no tabs, at most `limit` characters, no Markdown that
-    acts.
-    """
+    """A foreign text for a line of prose: masked, visible, no tabs, at most `limit` characters, no active Markdown."""
     shown = visible(mask_secrets(text)).replace("\t", " ")
     shown = shown if len(shown) <= limit else shown[: limit - 3] + "..."
     return shown.replace("<", "\\x3c").replace("`", "'")
@@ -310,6 +308,7 @@ def one_line(text: str, limit: int = 500) -> str:
 def show_stream(data: bytes) -> ShownText:
     """Bytes of stdout or stderr as safe lines: secrets masked first, then cut, then made visible."""
     text = data.decode("utf-8", "backslashreplace")
+    # Masked before it is cut: half a secret is not recognised as one.
     masked = len(find_secrets(text))
     if masked:
         text = mask_secrets(text)
@@ -319,6 +318,7 @@ def show_stream(data: bytes) -> ShownText:
     shown = []
     for line in lines[: limits.RESULT_STDOUT_LINES]:
         line = visible(line.removesuffix("\r"))
+        # Again: an escape that `visible` wrote can complete a pattern.
         again = len(find_secrets(line))
         if again:
             masked += again

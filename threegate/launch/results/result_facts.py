@@ -22,6 +22,14 @@ RECORD_SCHEMA: Final = "threegate.record/1"
 ResultStatus = Literal[Status, "refused"]
 STATUSES: Final[tuple[str, ...]] = get_args(ResultStatus)
 """How a request can end: a runner's statuses, and `refused`."""
+_PLAIN: Final = (
+    *("request_id", "status", "backend", "reason", "detail", "exit_code", "runtime_ms", "network_used"),
+    *("request_sha256", "approved_by", "approval_sha256", "policy_sha256"),
+    *("image", "runtime", "effective_limits", "dropped", "notes"),
+)
+"""The facts that are in the record as they are."""
+_IF_ANY: Final = ("retry_after_sec", "kept", "countersigned_by")
+"""Those that the record names only where there are any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,38 +104,30 @@ class ResultFacts:
 
 def render_record(facts: ResultFacts) -> bytes:
     """record.json: the facts as canonical JSON, without `created_utc` and `trail_seq`."""
-    value = {
-        "schema": RECORD_SCHEMA,
-        "request_id": facts.request_id,
-        "status": facts.status,
-        "backend": facts.backend,
-        "reason": facts.reason,
-        "detail": facts.detail,
-        "exit_code": facts.exit_code,
-        "runtime_ms": facts.runtime_ms,
-        "network_used": facts.network_used,
-        "destinations": [
-            {"host": item.host, "port": item.port, "bytes": item.bytes, "allowed": item.allowed}
-            for item in facts.destinations
-        ],
-        "artifacts": _files(facts.artifacts),
-        "stdout": _stream(facts.stdout),
-        "stderr": _stream(facts.stderr),
-        "request_sha256": facts.request_sha256,
-        "approved_by": facts.approved_by,
-        "approval_sha256": facts.approval_sha256,
-        "policy_sha256": facts.policy_sha256,
-        "inputs": [{"name": name, "sha256": digest} for name, digest in facts.inputs],
-        "image": facts.image,
-        "runtime": facts.runtime,
-        "effective_limits": dict(facts.effective_limits),
-        "dropped": list(facts.dropped),
-        "notes": list(facts.notes),
-        **({} if facts.retry_after_sec is None else {"retry_after_sec": facts.retry_after_sec}),
-        **({"kept": _files(facts.kept)} if facts.kept else {}),
-        **({"countersigned_by": list(facts.countersigned_by)} if facts.countersigned_by else {}),
-    }
+    value: dict[str, Any] = {"schema": RECORD_SCHEMA}
+    for name in (*_PLAIN, "artifacts", "destinations", "stdout", "stderr"):
+        value[name] = _recorded(getattr(facts, name))
+    value["inputs"] = [{"name": name, "sha256": digest} for name, digest in facts.inputs]
+    for name in _IF_ANY:
+        if (found := getattr(facts, name)) not in (None, ()):
+            value[name] = _recorded(found)
     return canonical.canonical_bytes(value) + b"\n"
+
+
+def _recorded(value: Any) -> Any:
+    match value:
+        case Artifact():
+            return {"path": value.path, "size": value.size, "sha256": value.sha256}
+        case Destination():
+            return {"host": value.host, "port": value.port, "bytes": value.bytes, "allowed": value.allowed}
+        case Stream():
+            kept = canonical.sha256_hex(value.kept)  # a file of its own in the run's folder
+            return {"size": value.size, "sha256": value.sha256, "kept_sha256": kept}
+        case tuple():
+            return [_recorded(item) for item in value]
+        case Mapping():
+            return dict(value)
+    return value
 
 
 def write_record(run_folder: Path, facts: ResultFacts, staged: Sequence[Path] = ()) -> str:
@@ -166,12 +166,13 @@ def read_record(run_folder: Path, *, created_utc: datetime, trail_seq: int, sha2
         if sha256 is not None and canonical.sha256_hex(data) != sha256:
             raise InvalidInput(f"{path}: is not the record that the trail names; it was changed")
         facts = _facts(value, created_utc, trail_seq, lambda name, told: _read_stream(told, run_folder / name))
+        # The second lock beside the digest, for records that no event names yet: one spelling for each value.
         if render_record(facts) != data:
             raise InvalidInput(f"{path}: is not in its canonical form; it was changed")
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
     except (canonical.StrictJSONError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInput(f"{path}: is no record of a run ({type(error).__name__})") from None
+        raise InvalidInput(f"{path}: is not the record of a run ({type(error).__name__})") from None
     return facts
 
 
@@ -187,67 +188,32 @@ def check_record(facts: ResultFacts) -> None:
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"the facts have no record ({type(error).__name__})") from None
     if not same:
-        raise InvalidInput("the facts do not come back from their record")
+        raise InvalidInput("the facts cannot be read back from their record")
 
 
 def _facts(
     value: Any, created_utc: datetime, trail_seq: int, stream: Callable[[str, Any], Stream | None]
 ) -> ResultFacts:
+    """The facts in a record's JSON. The caller renders them again and compares, which finds every other difference."""
+    plain: dict[str, Any] = {name: tuple(found) if isinstance(found := value[name], list) else found for name in _PLAIN}
+    seconds, countersigned = value.get("retry_after_sec"), value.get("countersigned_by", ())
+    if seconds is not None and (type(seconds) is not int or seconds < 0):
+        raise TypeError("retry_after_sec is not a number of seconds")
+    if not all(isinstance(name, str) for name in countersigned):
+        raise TypeError("a name is not a string")
     return ResultFacts(
-        request_id=value["request_id"],
-        status=value["status"],
+        **plain,
         created_utc=created_utc,
         trail_seq=trail_seq,
-        backend=value["backend"],
-        reason=value["reason"],
-        detail=value["detail"],
-        exit_code=value["exit_code"],
-        runtime_ms=value["runtime_ms"],
-        network_used=value["network_used"],
         destinations=tuple(Destination(**item) for item in value["destinations"]),
         artifacts=tuple(Artifact(**item) for item in value["artifacts"]),
         stdout=stream("stdout", value["stdout"]),
         stderr=stream("stderr", value["stderr"]),
-        request_sha256=value["request_sha256"],
-        approved_by=value["approved_by"],
-        approval_sha256=value["approval_sha256"],
-        policy_sha256=value["policy_sha256"],
         inputs=tuple((item["name"], item["sha256"]) for item in value["inputs"]),
-        image=value["image"],
-        runtime=value["runtime"],
-        effective_limits=value["effective_limits"],
-        dropped=tuple(value["dropped"]),
-        notes=tuple(value["notes"]),
-        retry_after_sec=_seconds(value.get("retry_after_sec")),
+        retry_after_sec=seconds,
         kept=tuple(Artifact(**item) for item in value.get("kept", ())),
-        countersigned_by=tuple(_text(name) for name in value.get("countersigned_by", ())),
+        countersigned_by=tuple(countersigned),
     )
-
-
-def _files(files: tuple[Artifact, ...]) -> list[dict[str, Any]]:
-    return [{"path": item.path, "size": item.size, "sha256": item.sha256} for item in files]
-
-
-def _seconds(value: Any) -> int | None:
-    if value is not None and (type(value) is not int or value < 0):
-        raise TypeError("retry_after_sec is no number of seconds")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("a name is no text")
-    return value
-
-
-def _stream(stream: Stream | None) -> dict[str, Any] | None:
-    if stream is None:
-        return None
-    return {
-        "size": stream.size,
-        "sha256": stream.sha256,
-        "kept_sha256": canonical.sha256_hex(stream.kept),
-    }
 
 
 def _read_stream(value: Any, path: Path) -> Stream | None:

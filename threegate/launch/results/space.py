@@ -21,9 +21,7 @@ PREFIX = ".reserved-"
 
 
 def reserved_place(workspace: Workspace, request_id: str) -> Path:
-    """Where the blocks of a request's result are reserved: next to the results, so that a rename completes
-    it.
-    """
+    """Where the blocks of a request's result are reserved: next to the results, so that a rename completes it."""
     return workspace.results / f"{PREFIX}{hashlib.sha256(trail_text(request_id).encode()).hexdigest()[:32]}"
 
 

@@ -99,7 +99,7 @@ def _agreement(result: ToolResult, places: dict[str, int]) -> list[ResultProblem
         problems.append(ResultProblem(places["network_used"], "destinations are listed, so network was used"))
     paths = [item.path for item in result.artifacts]
     if len(set(paths)) != len(paths):
-        problems.append(ResultProblem(places["artifacts"], "an artifact stands twice"))
+        problems.append(ResultProblem(places["artifacts"], "a duplicate artifact"))
     if any(path.startswith("/") or ".." in path.split("/") for path in paths):
         problems.append(ResultProblem(places["artifacts"], "an artifact is outside /out/"))
     return problems
