@@ -123,7 +123,7 @@ class ContainerWatch:
         try:
             self._files = CgroupFiles.of(pid)
         except FileNotFoundError:  # hidden from this user, and so not read back
-            self._files = CgroupFiles(None, None, None, None, None, None, None)
+            self._files = CgroupFiles()
         self.streams = Streams(mark, control.output)
         self.ended: tuple[Status, str] | None = None
         self.lost = False
