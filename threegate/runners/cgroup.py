@@ -159,7 +159,7 @@ class CpuShare:
         name = f"threegate-{os.getpid()}-{next(_names)}"
         version_1 = (_ROOT / "cpu" / "cpu.cfs_quota_us").exists() or (_ROOT / "cpu" / "tasks").exists()
         self._folder = _ROOT / "cpu" / name if version_1 else _ROOT / name
-        quota = max(1000, int(cpus * _PERIOD_US))
+        quota = max(1000, int(cpus * _PERIOD_US))  # the kernel accepts no less than a millisecond
         try:
             self._folder.mkdir()
             if version_1:

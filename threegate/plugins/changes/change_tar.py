@@ -132,7 +132,7 @@ def read_change_set(source: bytes | BinaryIO) -> ChangeSet:
             targets[row.path] = member.link
         elif not member.folder:
             places[row.path] = (member.offset, member.size)
-    for path in members:
+    for path in members:  # what is left of them
         raise ChangeSetError(f"{path}: is in changes.tar and not in its table")
     check_paths(rows, targets)
     return ChangeSet(rows, digest, places, targets)

@@ -177,6 +177,7 @@ class MessageStream:
             self._budget -= len(piece)
             if self._budget < 0:
                 raise ServerError("server_answer_too_large", "the server sent more than the limit for an answer")
+            # Line by line: a bytearray that is split again for each piece would be quadratic in a long line.
             *lines, rest = piece.split(b"\n")
             for line in lines:
                 self._partial += line

@@ -71,10 +71,11 @@ def _state(row: Mapping[str, Any]) -> ServerState:
 
 
 def _rows(workspace: Workspace) -> list[Mapping[str, Any]]:
-    """The processes of the running daemon; those recorded by a daemon that died are ignored."""
+    """The processes of the running daemon."""
     try:
         data = durable.read_regular(workspace.servers_file, max_bytes=limits.TOOLS_STATE_BYTES)
         value = canonical.loads_strict(data, max_bytes=limits.TOOLS_STATE_BYTES)
+        # Recorded by a daemon that died: its processes died with it.
         holder = (workspace.tool_exec / ".daemon.lock").read_text("ascii").strip()
         if str(value["daemon"]) != holder or not workspace.daemon_lock_held():
             return []

@@ -4,7 +4,7 @@ Invariant: its environment is what the manifest names and nothing of ours, and i
 three streams. The jail contains its program read-only, the folders that an operator signed, an empty /tmp,
 and no network except the signed hosts; memory and processes are limited by `core/limits.py`. On the host,
 root's servers get another account and see an empty folder instead of `tool-exec/`. The limits of a container
-are in `runners/mcp/server_container.py`, a process of which sits between us and the engine: it outlives us
+are in `tools/mcp/server_container.py`, a process of which sits between us and the engine: it outlives us
 only until it has removed the container.
 """
 

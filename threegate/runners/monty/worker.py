@@ -211,6 +211,7 @@ class WorkerProcess:
             self._begun = {name: value.strip() for name, _, value in lines}
         # A deadline in cpu time and a limit on the address space, which apply without us too. For a worker with its own
         # user this needs CAP_SYS_RESOURCE; `read_back` reports what the kernel then enforces.
+        # The interpreter bounds its own heap; this leaves room for what it needs besides.
         base = int(self._begun.get("VmSize", "0 kB").split()[0]) * limits.KIB
         space = base + 2 * bounds.memory_mb * limits.MIB + 256 * limits.MIB
         cpu = bounds.time_sec + 1

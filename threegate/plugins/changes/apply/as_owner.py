@@ -177,6 +177,7 @@ class _Failed:
 def _reverted(order: Order) -> Done:
     """What a killed child did, reverted by another one."""
     back = Order("take_back", order.place, order.project, order.token, order.journal)
+    # The owner may kill or stop each child, so the tries are bounded in number and in time.
     until = time.monotonic() + limits.APPLY_BACK_SECONDS
     for _ in range(limits.APPLY_BACK_TRIES):
         if not (done := perform(back)).halfway or time.monotonic() > until:
