@@ -248,9 +248,7 @@ class _Planning:
         return mode, self._id(b"blob", stored_bytes(data, how, present))
 
     def _forms(self, top: str, paths: list[str], leaves: list[Row]) -> tuple[dict[str, Stored], dict[str, Stored]]:
-        """How each path is stored before and after the change, whose rows are `leaves`. Raises BranchRefused for one
-        that a program decides.
-        """
+        """How each path is stored before and after these rows. Raises BranchRefused if a program decides that."""
         folders = {"/".join(path.split("/")[:depth]) for path in paths for depth in range(path.count("/") + 1)}
         files: dict[str, bytes] = {}
         for folder in folders:

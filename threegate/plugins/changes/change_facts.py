@@ -67,9 +67,7 @@ class PathDiff(NamedTuple):
 
 
 def changed_paths(change: ChangeSet, stream: BinaryIO) -> list[ChangedPath]:
-    """Every row with its facts, in the order of the screen: what is seen first, what runs by itself later, program
-    source, the rest.
-    """
+    """Every row with its facts, in the order of the screen (`ChangedPath.order`)."""
     found = []
     left = limits.CHANGE_SHOWN_BYTES
     leads = {path: "/".join(link_parts(path, target)) for path, target in change.targets.items()}

@@ -57,9 +57,7 @@ def check_project(project: Tree, change: ChangeSet, uid: int) -> None:
 def project_problems(
     project: Tree, rows: Sequence[Row], targets: Mapping[str, str], uid: int
 ) -> Iterator[tuple[str, str]]:
-    """The paths for which `check_project` refuses rows, each with the reason. `targets` is path → target of a link.
-    Raises OSError.
-    """
+    """The paths that `check_project` refuses, each with the reason. `targets` is link → target. Raises OSError."""
     after = _After(project, rows)
     folders: dict[str, list[str]] = {}
     for row in rows:

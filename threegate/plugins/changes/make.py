@@ -188,9 +188,7 @@ class _Making:
         return False
 
     def fitting(self) -> tuple[Row, ...]:
-        """The rows that could be approved and applied now; the others are left out by name. Raises ChangeSetError,
-        OSError.
-        """
+        """The rows that could be applied now; the others are left out by name. Raises ChangeSetError, OSError."""
         return fitting_rows(
             self._project, self.rows, lambda path: self._work.target(path).decode("utf-8", "replace"), self._leave
         )

@@ -37,9 +37,7 @@ NOT_STARTED: Final = 3
 _UID: Final = 1000
 _TRIAL_PROCESSES: Final = 12
 _STAGE: Final = "/dev/shm"
-"""A folder that every Linux has and every account may enter; an empty one is mounted there in the jail's
-mount namespace.
-"""
+"""A folder that every account may enter on every Linux; the jail's mount namespace has an empty one there."""
 
 PACKAGES: Final = {
     "/usr/bin/bwrap": "bubblewrap",
@@ -134,9 +132,7 @@ port /run/hosts.sock 8301
 umask 077
 exec "$@"
 """
-"""The first process in the jail: starts the relays between loopback and the two sockets, then replaces the
-shell with the agent.
-"""
+"""Starts the relays between loopback and the two sockets, then becomes the agent: the first process in the jail."""
 
 
 _MEASURE: Final = r"""
@@ -225,9 +221,7 @@ class JailProcess(subprocess.Popen[bytes]):
     """A descriptor of the first process inside, which the kernel ends last; -1 if there is none."""
 
     def wait_empty(self) -> None:
-        """Kill everything left in the jail, and wait until it is gone. Raises Unavailable if a process does
-        not go away.
-        """
+        """Kill everything left in the jail, and wait for that. Raises Unavailable if a process does not go away."""
         if self.poll() is None:
             self.kill()
             self.wait()
@@ -410,9 +404,7 @@ def missing_packages() -> list[str]:
 
 
 def measure_walls(account: Account) -> dict[str, bool]:
-    """Each of WALLS, and whether it is in force in a jail of this account: read back from a jail without an
-    agent. Raises Unavailable.
-    """
+    """Whether each of WALLS is in force for this account, measured in a jail without an agent. Raises Unavailable."""
     jail = Jail(account)
     said = _trial(jail, ["/bin/sh", "-c", _MEASURE, "measure", str(_TRIAL_PROCESSES)])
     parts = dict(part.split("\n", 1) for part in said.split("\0")[1:])

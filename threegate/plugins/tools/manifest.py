@@ -104,9 +104,7 @@ class Manifest:
     program: Mapping[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]]
     """Digest of each file or folder that the command line reaches, by real path (`program_tree.tree_digest`)."""
     stateful: bool = False
-    """One process for each requester, which keeps the state that calls leave in it; otherwise a new process
-    for each call.
-    """
+    """One process for each requester, which keeps what calls leave in it; otherwise a new process for each call."""
     image: str = ""
     """For a server in a container, the image by its digest (``sha256:…``): it contains the program; besides it only
     code in the folders of this machine is pinned.

@@ -49,9 +49,7 @@ def count_processes(workspace: Workspace, manifest_sha256: str) -> int:
 
 
 def refuse_other_state(workspace: Workspace, owner: Owner | None, call: Action) -> None:
-    """Before a signature: check that the state shown is still current and no call is running. Raises Refused
-    (state_changed).
-    """
+    """Before a signature: the state shown must be current, and no call running. Raises Refused (state_changed)."""
     if not isinstance(call, BoundCall) or not call.stateful:
         return
     now = read_state(workspace, owner, call.manifest_sha256)

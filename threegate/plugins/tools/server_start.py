@@ -62,9 +62,7 @@ class Started:
         self._held = held
 
     def end(self) -> None:
-        """Wait briefly for it, then kill it and all its remaining processes. Raises Unavailable if one does
-        not go away.
-        """
+        """Wait briefly for it, then kill it and all its other processes. Raises Unavailable if one does not go away."""
         try:
             seconds = limits.TOOLS_CONTAINER_END_SECONDS if self._in_container else limits.TOOLS_END_SECONDS
             with suppress(subprocess.TimeoutExpired):

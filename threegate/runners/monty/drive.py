@@ -245,9 +245,7 @@ def explain(error: pm.MontyError, ended: Ended | None, job: Job) -> tuple[Status
 
 
 def _by_limit(error: pm.MontyError) -> bool:
-    """Whether an error came from the interpreter, not from a `raise` in the code: its location is not a raise
-    statement.
-    """
+    """Whether an error came from the interpreter, not from a `raise` statement in the code: its location tells."""
     if not isinstance(error, pm.MontyRuntimeError):
         return False
     frames = error.traceback()

@@ -168,9 +168,7 @@ class _MontyRun:
             self._end("failed", "the worker did not answer", None)
 
     def outcome(self, collected: Collected) -> Outcome:
-        """The outcome with the collected outputs; a limit that was reached only during collection ends the
-        run as exceeded.
-        """
+        """The outcome; a limit that was reached only while outputs were collected ends the run as exceeded."""
         if collected.exceeded and self._status in ("succeeded", "failed"):
             self._status, self._detail = "output_exceeded", f"output_exceeded: {collected.exceeded}."
         process = self._process

@@ -252,9 +252,7 @@ def _copy_attributes(project: HeldFolder, row: Row, target: int) -> None:
 
 
 def _mode_of(project: HeldFolder, row: Row, work: Work, old: tuple[int, int] | None) -> tuple[int, int | None]:
-    """Permission bits and group of a new entry. Group and others never get more than the file had, or than
-    its folder grants.
-    """
+    """Permission bits and group of a new entry. Group and others never get more than the file or its folder grants."""
     assert row.after is not None
     if row.path in work.exact:
         return work.exact[row.path]
@@ -321,9 +319,7 @@ def _sync_folders(project: HeldFolder, plan: ApplyPlan) -> None:
 
 
 def _take(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> None:
-    """One rename, and a check of what was moved out of the project. Raises Stopped, OSError; the step may have
-    been done then.
-    """
+    """One rename, and a check of what it moved out. Raises ChangeStopped, OSError; the step may have been done then."""
     above = step.path.rpartition("/")[0]
     try:
         with folder_inside(project.fileno(), above) as folder:

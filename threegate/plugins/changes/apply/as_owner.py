@@ -216,9 +216,7 @@ def _in_child(order: Order, stop: Callable[[], Ending | None]) -> Done | _Failed
 
 
 def _watched(child: subprocess.Popen[bytes], order: Order, stop: Callable[[], Ending | None]) -> _Failed | None:
-    """Wait for a child; None if it ended by itself, else the reason for which it was killed. It has ended either way,
-    also if this raises.
-    """
+    """Wait for a child; None if it ended by itself, else why it was killed. It has ended, even if this raises."""
     try:
         watch = os.pidfd_open(child.pid)
     except OSError as error:

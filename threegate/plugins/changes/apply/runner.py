@@ -111,9 +111,7 @@ def _change_of(job: Job) -> JobChange:
 
 
 def _order(clearance: Clearance, job: Job, change: JobChange, control: Control, opened: ExitStack) -> Order:
-    """What is to be done, with everything open until `opened` ends. Changes nothing in the project. Raises Refused,
-    OSError.
-    """
+    """What is to be done, all open until `opened` ends. Changes nothing in the project. Raises Refused, OSError."""
 
     def held(path: Path, flags: int) -> int:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
