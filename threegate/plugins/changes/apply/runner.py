@@ -16,12 +16,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.core.held_folder import HeldFolder, open_beneath
-from threegate.judgement.judge import Clearance
 from threegate.plugins.changes.action import BoundChange, JobBranch, JobChange, ProjectPlace
 from threegate.plugins.changes.apply.apply_engine import Done, Ending
 from threegate.plugins.changes.apply.apply_journal import STAGE, Journal, first_line, read_journal
@@ -30,6 +29,9 @@ from threegate.plugins.changes.apply.branch_delivery import BranchOrder
 from threegate.plugins.changes.projects import hold_project
 from threegate.request.job import Job
 from threegate.runners.interface import EMPTY, Artifact, Control, Outcome, Status, StreamMeter
+
+if TYPE_CHECKING:
+    from threegate.judgement.judge import Clearance
 
 JOURNAL: Final = "apply.json"
 """In the run's folder: the journal of the change, and afterwards the record of what was replaced."""
