@@ -171,6 +171,7 @@ class Round:
             if self._waits or budget.never(job) is not None or not budget._has_row(job):
                 return None
             lease = budget.try_take(job)
+            # It has a row, so it lacks memory or cores: nothing younger may take what becomes free.
             self._waits = lease is None
             return lease
 

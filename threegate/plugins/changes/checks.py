@@ -69,7 +69,7 @@ def project_problems(
             problem = f"cannot be read in the project ({error.strerror or error})"
         if problem is not None:
             yield row.path, problem
-    for folder, added in folders.items():
+    for folder, added in folders.items():  # once each: a change of many files adds most of them to few folders
         try:
             yield from _folder_problems(project, folder, added, after)
         except OSError as error:

@@ -159,6 +159,7 @@ def tree_digest(root: Path, data: Sequence[Path] = ()) -> str:
 
 def _digest(root: Path, entries: Entries, data: Sequence[Path]) -> str:
     try:
+        # Change times too: they cannot be set back by who may write the file.
         looked = canonical.sha256_hex(
             repr(
                 [

@@ -144,7 +144,7 @@ def _in_jail(
     if manifest.allow:
         bound.append(Bound(_host_socket(held, manifest, account), jails.HOSTS))
         environment = {**_PROXIED, **environment}
-    sweep_cgroups(_CGROUPS)
+    sweep_cgroups(_CGROUPS)  # a daemon that was killed left its own
     name = f"{_CGROUPS}-{os.getpid()}-{secrets.token_hex(4)}"
     cgroup = JailCgroup.make(name, memory_mb=limits.TOOLS_MEMORY_MB)
     held.callback(cgroup.close)

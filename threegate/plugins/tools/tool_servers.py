@@ -229,6 +229,7 @@ def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Mani
         told_secret = server.told_secret
     if not tools:
         raise ServerError("server_error", f"{manifest.server}: lists no tools")
+    # A tool's name is shortened for agents, so two may become one.
     names = {door_name(manifest.server, tool.name) for tool in tools}
     if len(names) != len(tools):
         raise InvalidInput(f"{manifest.server}: two of its tools would have the same name for agents")

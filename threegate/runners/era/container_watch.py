@@ -139,7 +139,7 @@ class ContainerWatch:
         """Start the command and watch until the end."""
         begin = time.monotonic()
         deadline = begin + self._bounds.time_sec
-        with suppress(OSError):
+        with suppress(OSError):  # then the streams have ended, which the loop notices
             self._connection.settimeout(GRACE_SECONDS)
             self._connection.sendall(self._go)
         self._connection.setblocking(False)

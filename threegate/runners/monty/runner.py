@@ -203,6 +203,7 @@ class _MontyRun:
             self._end("succeeded", "The code ran to completion.", 0)
             if (rendered := render_value(value())) is not None:
                 name, data = rendered
+                # The code may have created this name, also as a link.
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 try:
                     descriptor = os.open(out / name, flags, 0o600)

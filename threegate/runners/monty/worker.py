@@ -90,6 +90,7 @@ def _candidates() -> list[Isolation]:
     if setpriv:
         words = (setpriv, "--no-new-privs", "--pdeathsig", "KILL", "--", *limit)
         found.append(Isolation(words, (*namespaces, *no_limit)))
+    # Last: the program alone. Better a run that says what is not restricted than none on this machine.
     everything = (*namespaces, "no_new_privs and the end with the daemon (setpriv is not installed)", *no_limit)
     found.append(Isolation(limit, everything))
     return found

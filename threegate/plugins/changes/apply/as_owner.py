@@ -284,7 +284,7 @@ def main() -> int:
     preload()
     place, parent = ProjectPlace(**told.pop("place")), told.pop("parent")
     exact = {path: (mode, gid) for path, (mode, gid) in told.pop("exact").items()}
-    become(place, parent)
+    become(place, parent)  # from here on nothing is done with root's privileges
     done = obey(Order(place=place, exact=exact, stays=tuple(told.pop("stays")), **told))
     sys.stdout.write(json.dumps({"status": done.status, "message": done.message, "left": list(done.left)}))
     return 0

@@ -123,6 +123,7 @@ def _order(clearance: Clearance, job: Job, change: JobChange, control: Control, 
     token, folder, branch = secrets.token_hex(8), control.run_folder, change.branch
     durable.deliver(folder / JOURNAL, first_line(change.project, token))
     project = opened.enter_context(hold_project(change.project))
+    # The second lock: the Job has both from one place, and a mixture would write files where a branch was signed.
     if (branch is None) != (change.project.deliver == "tree"):
         raise Refused("project_changed", "the project's changes are not delivered as the job says")
     pinned = [control.inputs_folder / item.sha256 for item in job.inputs]
