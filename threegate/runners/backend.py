@@ -143,7 +143,5 @@ def policy_facts() -> dict[str, str]:
 
 def remove_orphans(workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path) -> list[str]:
     """Remove what a killed process left of runs of every backend; one line for each. Raises Unavailable."""
-    lines: list[str] = []
-    for backend in backends():
-        lines += backend.remove_orphans(workspace_id, boot_nonce, settings, runs_folder)
-    return lines
+    left = [backend.remove_orphans(workspace_id, boot_nonce, settings, runs_folder) for backend in backends()]
+    return [line for lines in left for line in lines]

@@ -15,19 +15,37 @@ from pathlib import Path
 
 _ROOT = Path("/sys/fs/cgroup")
 _UNLIMITED = 1 << 62
+_VERSION_1 = {
+    "memory_limit": ("memory", "memory.limit_in_bytes"),
+    "swap_limit": ("memory", "memory.memsw.limit_in_bytes"),
+    "pids_limit": ("pids", "pids.max"),
+    "pids_events": ("pids", "pids.events"),
+    "cpu_quota": ("cpu", "cpu.cfs_quota_us"),
+    "cpu_use": ("cpuacct", "cpuacct.usage"),
+    "memory_peak": ("memory", "memory.max_usage_in_bytes"),
+}
+_VERSION_2 = {
+    "memory_limit": "memory.max",
+    "swap_limit": "memory.swap.max",
+    "pids_limit": "pids.max",
+    "pids_events": "pids.events",
+    "cpu_quota": "cpu.max",
+    "cpu_use": "cpu.stat",
+    "memory_peak": "memory.peak",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupFiles:
     """Paths of one process's limits and counters; None for those this machine does not have."""
 
-    memory_limit: Path | None
-    swap_limit: Path | None
-    pids_limit: Path | None
-    pids_events: Path | None
-    cpu_quota: Path | None
-    cpu_use: Path | None
-    memory_peak: Path | None
+    memory_limit: Path | None = None
+    swap_limit: Path | None = None
+    pids_limit: Path | None = None
+    pids_events: Path | None = None
+    cpu_quota: Path | None = None
+    cpu_use: Path | None = None
+    memory_peak: Path | None = None
 
     @classmethod
     def of(cls, pid: int) -> CgroupFiles:
@@ -37,36 +55,16 @@ class CgroupFiles:
         for line in lines:
             _, names, place = line.split(":", 2)
             places.update(dict.fromkeys(names.split(","), place))
-        if "memory" in places:
-            return cls._version_1(places)
-        return cls._version_2(_ROOT / places.get("", "/").lstrip("/"))
-
-    @classmethod
-    def _version_1(cls, places: dict[str, str]) -> CgroupFiles:
-        def file(controller: str, name: str) -> Path | None:
-            place = places.get(controller)
-            return None if place is None else _ROOT / controller / place.lstrip("/") / name
-
+        if "memory" not in places:
+            folder = _ROOT / places.get("", "/").lstrip("/")
+            return cls(**{field: folder / name for field, name in _VERSION_2.items()})
+        # With version 1 each controller has a tree of its own, and the process a place in each.
         return cls(
-            memory_limit=file("memory", "memory.limit_in_bytes"),
-            swap_limit=file("memory", "memory.memsw.limit_in_bytes"),
-            pids_limit=file("pids", "pids.max"),
-            pids_events=file("pids", "pids.events"),
-            cpu_quota=file("cpu", "cpu.cfs_quota_us"),
-            cpu_use=file("cpuacct", "cpuacct.usage"),
-            memory_peak=file("memory", "memory.max_usage_in_bytes"),
-        )
-
-    @classmethod
-    def _version_2(cls, place: Path) -> CgroupFiles:
-        return cls(
-            memory_limit=place / "memory.max",
-            swap_limit=place / "memory.swap.max",
-            pids_limit=place / "pids.max",
-            pids_events=place / "pids.events",
-            cpu_quota=place / "cpu.max",
-            cpu_use=place / "cpu.stat",
-            memory_peak=place / "memory.peak",
+            **{
+                field: _ROOT / controller / places[controller].lstrip("/") / name
+                for field, (controller, name) in _VERSION_1.items()
+                if controller in places
+            }
         )
 
     def memory(self) -> int | None:
@@ -161,7 +159,7 @@ class CpuShare:
         name = f"threegate-{os.getpid()}-{next(_names)}"
         version_1 = (_ROOT / "cpu" / "cpu.cfs_quota_us").exists() or (_ROOT / "cpu" / "tasks").exists()
         self._folder = _ROOT / "cpu" / name if version_1 else _ROOT / name
-        quota = max(1000, int(cpus * _PERIOD_US))
+        quota = max(1000, int(cpus * _PERIOD_US))  # the kernel accepts no less than a millisecond
         try:
             self._folder.mkdir()
             if version_1:

@@ -95,9 +95,7 @@ class Outcome:
     runtime: str = ""
     notes: tuple[str, ...] = ()
     kept: tuple[Artifact, ...] = ()
-    """Files that the runner left in the run's folder itself, for a later act on the finished request; the
-    path is the name.
-    """
+    """Files that the runner left in the run's folder itself, by name, for a later act on the finished request."""
     retry_after_sec: int | None = None
     """A service answered 429, as far as the proxy could see: the seconds to wait (limited by the tool's contract)."""
 
@@ -143,9 +141,7 @@ class Control:
     """For a runner that `starts_late`: records `started` in the trail, synced, before it returns. May raise TrailError.
     """
     ran: Callable[[], None] = lambda: None
-    """Called, perhaps more than once, when no process of the run is left, before it is recorded: its
-    resources are free.
-    """
+    """Called, perhaps more than once, when no process of the run is left: its resources are free."""
     recorded: Callable[[], None] = lambda: None
     """Called once the end is in the trail: what the runner kept to revert the run may be removed."""
     workspace: Workspace | None = None
@@ -153,9 +149,7 @@ class Control:
     owner: Owner | None = None
     """The requester: an account or a run of an agent; None if unknown."""
     run_ended: Callable[[], bool] = lambda: False
-    """Whether the requesting agent's run has ended, according to the trail; False for an account. Raises
-    ThreeGateError, OSError.
-    """
+    """Whether the requesting agent's run has ended; False for an account. Raises ThreeGateError, OSError."""
     output: LastOutput = field(default_factory=LastOutput)
     """The end of the run's output, for people who watch; a runner that sees no stream leaves it empty."""
     lasting: Callable[[], None] | None = None

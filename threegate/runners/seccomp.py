@@ -59,6 +59,7 @@ _ALLOWED = sorted(
 )
 _NEW_NAMESPACES = 0x7E020000
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
+# Those of Docker's profile: Linux, 32-bit uname, 2.6 uname, both, and asking for the current one.
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 _UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
 _ENOSYS = 38
@@ -88,7 +89,7 @@ def profile() -> dict[str, Any]:
             {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": _ENOSYS, "args": []},
             *(_allow(["personality"], _equal(0, value)) for value in _PERSONALITIES),
             *(_allow(["socket", "socketpair"], _equal(0, family)) for family in (_UNIX, _INET, _INET6)),
-            _allow(["socket"], _equal(0, _NETLINK), _equal(2, 0)),
+            _allow(["socket"], _equal(0, _NETLINK), _equal(2, 0)),  # NETLINK_ROUTE: the C library lists interfaces
         ],
     }
 

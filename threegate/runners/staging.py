@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 20
 _FICLONE = 0x40049409
+# Without O_NONBLOCK, opening a FIFO that a run left would wait for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -236,7 +237,7 @@ class _Collector:
         with os.scandir(folder) as entries:
             for entry in entries:
                 self._entries += 1
-                if self._entries <= 2 * self._bounds.out_files:
+                if self._entries <= 2 * self._bounds.out_files:  # names in memory are bounded, whatever a run made
                     names.append(entry.name)
                 else:
                     self._found.exceeded = self._found.exceeded or too_many(self._bounds)
@@ -256,7 +257,7 @@ class _Collector:
                 return f"a folder more than {limits.OUT_DEPTH} deep"
             exceeded = self._found.exceeded
             with open_folder(path.name, dir_fd=folder) as inner:
-                os.fchmod(inner, 0o700)
+                os.fchmod(inner, 0o700)  # a run may have taken away its own permissions
                 self.walk(inner, path, depth + 1)
             if exceeded:
                 self.left_out.append(path)
@@ -265,7 +266,7 @@ class _Collector:
             return reason
         descriptor = os.open(path.name, _READ, dir_fd=folder)
         try:
-            facts = os.fstat(descriptor)
+            facts = os.fstat(descriptor)  # again: the name may be another file than a moment before
             reason = _refusal(facts) or self._found.refusal(facts.st_size, self._bounds)
             if reason is None:
                 digest, size = _hash(descriptor)

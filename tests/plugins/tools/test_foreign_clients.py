@@ -16,7 +16,7 @@ import pytest
 
 from tests.plugins.tools.behind_the_gate import NODE, Gate, RealServer, gate, installed, shared_folder
 from tests.plugins.tools.little_servers import open_folder
-from threegate.plugins.tools.door_names import door_name
+from threegate.plugins.tools.manifest import door_name
 
 HERE = Path(__file__).parent
 SCENARIOS = {

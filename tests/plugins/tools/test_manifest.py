@@ -14,8 +14,14 @@ from threegate.core import canonical
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.differences import differences
-from threegate.plugins.tools.door_names import door_name
-from threegate.plugins.tools.manifest import Manifest, PinnedTool, ServerFolder, parse_manifest, read_manifest
+from threegate.plugins.tools.manifest import (
+    Manifest,
+    PinnedTool,
+    ServerFolder,
+    door_name,
+    parse_manifest,
+    read_manifest,
+)
 from threegate.trail.index import TrailIndex
 
 INITIALIZE = {

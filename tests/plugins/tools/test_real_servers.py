@@ -15,7 +15,7 @@ import pytest
 
 from tests.line_client import LineClient
 from tests.plugins.tools.behind_the_gate import NODE, RealServer, gate, installed, shared_folder
-from threegate.plugins.tools.door_names import door_name
+from threegate.plugins.tools.manifest import door_name
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -14,8 +14,7 @@ from typing import Any, Final
 from threegate.core import canonical, limits
 from threegate.core.errors import ThreeGateError
 from threegate.core.workspace import Workspace
-from threegate.plugins.tools.door_names import door_name
-from threegate.plugins.tools.manifest import PinnedTool, read_manifest, server_names
+from threegate.plugins.tools.manifest import PinnedTool, door_name, read_manifest, server_names
 from threegate.plugins.tools.mcp.answer_files import FILE_KEY, RESULT, binary_part
 from threegate.trail.trail import Trail
 

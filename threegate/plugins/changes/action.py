@@ -23,9 +23,7 @@ DELIVERIES: Final[tuple[Deliver, ...]] = ("tree", "branch")
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """An apply request's claims about its change set: the digest of the table, how many of each kind, some of
-    the paths.
-    """
+    """An apply request's claims about its change set: the table's digest, how many of each kind, some of the paths."""
 
     sha256: str
     add: int

@@ -110,6 +110,7 @@ class _Planning:
         self._repository, self._store, self._settings = repository, store, settings
         self._tree, self._change, self._archive, self._base = tree, change, archive, base
         self._raw = len(base) // 2
+        self._top = ""
         self._read: dict[str, dict[bytes, Entry]] = {}
         self._new: dict[str, bytes] = {}
         self._blobs: dict[str, bytes] = {}
@@ -118,7 +119,7 @@ class _Planning:
     def plan(self, commits: Sequence[CarriedCommit]) -> BranchPlan:
         """Raises BranchRefused, OSError."""
         _, commit = self._store.read(self._base, limits.COMMIT_OBJECT_BYTES)
-        top = commit.split(b"\n", 1)[0].removeprefix(b"tree ").decode()
+        self._top = top = commit.split(b"\n", 1)[0].removeprefix(b"tree ").decode()
         leaves = [row for row in self._change.rows if _is_leaf(row.before) or _is_leaf(row.after)]
         was = {row.path: self._find(top, row.path) for row in leaves}
         old, new = self._forms(top, [row.path for row in leaves], leaves)
@@ -225,15 +226,12 @@ class _Planning:
             raise self._differs(row)
 
     def _differs(self, row: Row) -> BranchRefused:
-        what = "is not in HEAD" if row.before is not None and self._find_base(row.path) is None else "differs from HEAD"
+        missing = row.before is not None and self._find(self._top, row.path) is None
+        what = "is not in HEAD" if missing else "differs from HEAD"
         return BranchRefused(
             f"{row.path}: {what}, so the commit would not be what is shown; commit your own changes first, or deliver "
             "it as files (threegate approve --deliver tree)"
         )
-
-    def _find_base(self, path: str) -> Entry | None:
-        _, commit = self._store.read(self._base, limits.COMMIT_OBJECT_BYTES)
-        return self._find(commit.split(b"\n", 1)[0].removeprefix(b"tree ").decode(), path)
 
     def _after(self, row: Row, entry: Entry | None, how: Stored, present: bytes | None) -> Entry | None:
         """The new entry of a path; None if it is gone, or a folder."""
@@ -250,9 +248,7 @@ class _Planning:
         return mode, self._id(b"blob", stored_bytes(data, how, present))
 
     def _forms(self, top: str, paths: list[str], leaves: list[Row]) -> tuple[dict[str, Stored], dict[str, Stored]]:
-        """How each path is stored before and after the change, whose rows are `leaves`. Raises BranchRefused for one
-        that a program decides.
-        """
+        """How each path is stored before and after these rows. Raises BranchRefused if a program decides that."""
         folders = {"/".join(path.split("/")[:depth]) for path in paths for depth in range(path.count("/") + 1)}
         files: dict[str, bytes] = {}
         for folder in folders:

@@ -66,33 +66,29 @@ def draft_change_set(
     if not made.rows:
         raise InvalidInput(f"{project}: nothing was changed that could be proposed")
     name = file_name(now, slug_of(_DATED.sub("", request_id)))
-    request = replace(
-        blank_draft(name, now, "apply", ProjectChange(project, said_changes(made.rows, made.sha256))),
-        request_id=request_id,
-        requested_by=requested_by,
-        purpose=purpose,
-        time_limit_sec=min(time_limit_sec, settings.max_time_sec),
-        inputs=(
-            InputFile(ARCHIVE, sha256_hex(made.data)),
-            *((InputFile(COMMITS, sha256_hex(commits)),) if commits else ()),
-        ),
-        constraints=(*constraints, *left_out_lines(made)),
-        session_id=session_id,
-        tool=tool,
-        risk_level=risk_level,
-        justification=justification,
-        data_sensitivity=data_sensitivity,
-    )
-    without_names = replace(
-        request,
-        constraints=(*constraints, *left_out_lines(made, names=False)),
-        action=ProjectChange(project, said_changes(made.rows, made.sha256, named=False)),
-    )
-    for form in (request, without_names):
-        data = render_request(form)
-        report = read_request(data, path=form.file_name, settings=settings, now=now, stage="draft")
+    inputs = [InputFile(ARCHIVE, sha256_hex(made.data))]
+    if commits:
+        inputs.append(InputFile(COMMITS, sha256_hex(commits)))
+    for named in (True, False):  # gate 1 may refuse the words in a path, which is the agent's
+        action = ProjectChange(project, said_changes(made.rows, made.sha256, named=named))
+        request = replace(
+            blank_draft(name, now, "apply", action),
+            request_id=request_id,
+            requested_by=requested_by,
+            purpose=purpose,
+            time_limit_sec=min(time_limit_sec, settings.max_time_sec),
+            inputs=tuple(inputs),
+            constraints=(*constraints, *left_out_lines(made, names=named)),
+            session_id=session_id,
+            tool=tool,
+            risk_level=risk_level,
+            justification=justification,
+            data_sensitivity=data_sensitivity,
+        )
+        data = render_request(request)
+        report = read_request(data, path=name, settings=settings, now=now, stage="draft")
         if report.request is not None:
-            return ChangeDraft(form.file_name, data)
+            return ChangeDraft(name, data)
     first = report.first_error
     raise InvalidInput(f"the draft is refused by {first.rule}: {first.message}")
 

@@ -67,11 +67,10 @@ class PathDiff(NamedTuple):
 
 
 def changed_paths(change: ChangeSet, stream: BinaryIO) -> list[ChangedPath]:
-    """Every row with its facts, in the order of the screen: what is seen first, what runs by itself later, program
-    source, the rest.
-    """
+    """Every row with its facts, in the order of the screen (`ChangedPath.order`)."""
     found = []
     left = limits.CHANGE_SHOWN_BYTES
+    # Links of the change set itself: by another name a file may be one that tools run.
     leads = {path: "/".join(link_parts(path, target)) for path, target in change.targets.items()}
     names = LinkNames(leads)
     for row in change.rows:

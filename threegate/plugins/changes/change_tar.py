@@ -100,7 +100,9 @@ def write_change_tar(rows: Sequence[Row], read_content: ReadContent, target: Bin
             total += len(content)
             refuse_too_large(row.path, total)
             if row.after.mode == LINK:
-                _add_link(archive, name, content)
+                info = tarfile.TarInfo(name)
+                info.type, info.mode, info.linkname = tarfile.SYMTYPE, 0o777, content.decode()
+                archive.addfile(info)
             else:
                 _add(archive, name, 0o755 if row.after.mode == EXECUTABLE else 0o644, content)
 
@@ -130,7 +132,7 @@ def read_change_set(source: bytes | BinaryIO) -> ChangeSet:
             targets[row.path] = member.link
         elif not member.folder:
             places[row.path] = (member.offset, member.size)
-    for path in members:
+    for path in members:  # what is left of them
         raise ChangeSetError(f"{path}: is in changes.tar and not in its table")
     check_paths(rows, targets)
     return ChangeSet(rows, digest, places, targets)
@@ -188,9 +190,3 @@ def _add(archive: tarfile.TarFile, name: str, mode: int, content: bytes | None) 
     else:
         info.size = len(content)
         archive.addfile(info, io.BytesIO(content))
-
-
-def _add_link(archive: tarfile.TarFile, name: str, target: bytes) -> None:
-    info = tarfile.TarInfo(name)
-    info.type, info.mode, info.linkname = tarfile.SYMTYPE, 0o777, target.decode()
-    archive.addfile(info)

@@ -57,9 +57,7 @@ def check_project(project: Tree, change: ChangeSet, uid: int) -> None:
 def project_problems(
     project: Tree, rows: Sequence[Row], targets: Mapping[str, str], uid: int
 ) -> Iterator[tuple[str, str]]:
-    """The paths for which `check_project` refuses rows, each with the reason. `targets` is path → target of a link.
-    Raises OSError.
-    """
+    """The paths that `check_project` refuses, each with the reason. `targets` is link → target. Raises OSError."""
     after = _After(project, rows)
     folders: dict[str, list[str]] = {}
     for row in rows:
@@ -71,7 +69,7 @@ def project_problems(
             problem = f"cannot be read in the project ({error.strerror or error})"
         if problem is not None:
             yield row.path, problem
-    for folder, added in folders.items():
+    for folder, added in folders.items():  # once each: a change of many files adds most of them to few folders
         try:
             yield from _folder_problems(project, folder, added, after)
         except OSError as error:

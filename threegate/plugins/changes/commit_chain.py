@@ -63,6 +63,7 @@ def read_commits_tar(source: bytes | BinaryIO) -> tuple[CarriedCommit, ...]:
         entries = read_tar(stream)
     except TarError as error:
         raise ChangeSetError(f"commits.tar: {error}") from None
+    # The names are compared as a whole, so nothing else can be in it, in no other order.
     count = len(entries) // 2
     wanted = [_name(number, kind) for number in range(1, count + 1) for kind in (_MESSAGE, _CHANGE)]
     if not 1 <= count <= limits.COMMITS_CARRIED or [entry.path for entry in entries] != wanted:

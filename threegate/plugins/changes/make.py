@@ -188,9 +188,7 @@ class _Making:
         return False
 
     def fitting(self) -> tuple[Row, ...]:
-        """The rows that could be approved and applied now; the others are left out by name. Raises ChangeSetError,
-        OSError.
-        """
+        """The rows that could be applied now; the others are left out by name. Raises ChangeSetError, OSError."""
         return fitting_rows(
             self._project, self.rows, lambda path: self._work.target(path).decode("utf-8", "replace"), self._leave
         )
@@ -270,7 +268,9 @@ class _Making:
 
     def _change(self, path: str, old: TreeEntry | None, new: TreeEntry | None) -> bool:
         """Note the rows of one path that may be carried, and of what is below it."""
-        if new is not None and new.kind == "file" and not self._fits(path, old, new):
+        # By its size alone: a file that only claims a terabyte is never read to be carried.
+        too_large = new is not None and new.kind == "file" and new.size > carried_bytes()
+        if too_large and self._differs(path, old, new):
             return self._leave(path, f"is larger than the {carried_bytes() // limits.MIB} MiB of a change set")
         was, becomes = old is not None and old.kind == "folder", new is not None and new.kind == "folder"
         if was and becomes:
@@ -308,12 +308,6 @@ class _Making:
         before = None if old is None else node_of(self._project, path, old)
         after = None if new is None else node_of(self._work, path, new)
         self.rows.append(Row(path, before, after))
-        return True
-
-    def _fits(self, path: str, old: TreeEntry | None, new: TreeEntry) -> bool:
-        """Whether a file can be carried, by its size alone: one that only claims a terabyte is never read."""
-        if new.size > carried_bytes():
-            return not self._differs(path, old, new)
         return True
 
     def _leave_within(self, path: str, old: TreeEntry | None, new: TreeEntry | None, reason: str) -> bool:

@@ -45,7 +45,7 @@ def merge_marked(ours: bytes, base: bytes, theirs: bytes) -> tuple[bytes, int] |
             "git: not installed, but needed for the merge; apt-get install git, or have it proposed again"
         )
     with tempfile.TemporaryDirectory(prefix="threegate-merge-") as made:
-        folder = Path(os.path.realpath(made))
+        folder = Path(os.path.realpath(made))  # git compares ceiling directories without resolving links
         for name, data in (("ours", ours), ("base", base), ("theirs", theirs)):
             (folder / name).write_bytes(data)
         # git must not look for a surrounding repository or read any configuration.

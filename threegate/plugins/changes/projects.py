@@ -46,6 +46,7 @@ def read_projects(workspace: Workspace) -> tuple[ProjectPlace, ...]:
         return ()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"{path}: cannot be read ({error}); restore it, or register the projects again") from None
+    # The trail has the digest of exactly what we render.
     if render_projects(found) != data:
         raise InvalidInput(f"{path}: was changed by hand; restore it, or register the projects again")
     return found

@@ -7,7 +7,7 @@ that `threegate project` did not write is never changed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from threegate.core import canonical, durable
@@ -89,12 +89,8 @@ def remove_project(workspace: Workspace, name: str, *, actor: str) -> ProjectPla
         place = next((item for item in known if item.name == name), None)
         if place is None:
             raise InvalidInput(f"{name}: not a registered project; see: threegate project list")
-        data = _without(known, name)
+        data = render_projects(item for item in known if item.name != name)
         removed = ProjectRemoved(project=name, files={"projects.json": canonical.sha256_hex(data)})
         moves.announce(held, removed, actor=actor)
         durable.overwrite(workspace.projects_file, data, _MODE)
     return place
-
-
-def _without(known: Iterable[ProjectPlace], name: str) -> bytes:
-    return render_projects(item for item in known if item.name != name)

@@ -32,9 +32,7 @@ def requested_branch(
     owner: Owner | None,
     commits: Sequence[CarriedCommit] = (),
 ) -> JobBranch:
-    """The branch of a change set, and its one commit, or the agent's `commits`. Raises Refused (project_changed,
-    input_unfit).
-    """
+    """The branch with one commit, or with the agent's `commits`. Raises Refused (project_changed, input_unfit)."""
     run = owner if isinstance(owner, str) else ""
     name = _name(run or request.request_id)
     try:

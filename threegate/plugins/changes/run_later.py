@@ -166,9 +166,7 @@ _PROGRAMS: Final = (b"#!", b"\x7fELF", b"MZ", b"\xca\xfe\xba\xbe", b"\xcf\xfa\xe
 
 
 def why_runs_later(path: str, *, executable: bool, head: bytes) -> str | None:
-    """Why a file runs by itself, in our words; None for one that does not. `head` are its first
-    CHANGE_HEAD_BYTES bytes.
-    """
+    """Why a file runs by itself, in our words, or None. `head` are its first CHANGE_HEAD_BYTES bytes."""
     name = collision_key(path)
     base = name.rpartition("/")[2]
     ending = ending_of(base)

@@ -230,10 +230,12 @@ def read_chunks(descriptor: int, path: str) -> Iterator[bytes]:
     size = 0
     while chunk := os.read(descriptor, limits.MIB):
         size += len(chunk)
+        # A file that grows while it is read would never end.
         if size > before.st_size:
             break
         yield chunk
     after = os.fstat(descriptor)
+    # A writer that keeps size and time as they were is caught by the digest that the change set names.
     if size != after.st_size or (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
         raise TreeChanged(errno.EAGAIN, "changed while it was read", path)
 

@@ -79,11 +79,17 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
     if JOURNAL not in kept:
         raise InvalidInput(f"{request_id}: changed no project, so there is nothing to undo")
     journal = read_journal(_verified(folder / JOURNAL, kept.get(JOURNAL), limits.APPLY_JOURNAL_BYTES))
+    about: dict[str, Any] = {
+        "request_id": request_id,
+        "approval_sha256": facts.approval_sha256,
+        "project": journal.place.to_json(),
+        "journal_sha256": kept[JOURNAL],
+    }
     if journal.plan is not None and journal.plan.branch is not None:
-        return _branch_plan(request_id, journal.place, journal.plan, facts.approval_sha256, kept[JOURNAL])
+        return _branch_plan(journal.place, journal.plan, about)
     originals = folder / ORIGINALS
-    copy = InputCopy(ORIGINALS, kept.get(ORIGINALS, ""), _size(originals), originals)
     try:
+        copy = InputCopy(ORIGINALS, kept.get(ORIGINALS, ""), originals.lstat().st_size, originals)
         if copy.digest_now() != copy.sha256:
             raise Refused("result_unverified", f"{originals}: differs from what the trail recorded")
         with copy.open() as stream:
@@ -101,20 +107,11 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
     action = asked.bound(job_change(paths, left, journal.place))
     requested = RequestedChange(action=action, change=left, paths=paths)
     refuse_unfit(requested)
-    about = {
-        "request_id": request_id,
-        "approval_sha256": facts.approval_sha256,
-        "project": journal.place.to_json(),
-        "journal_sha256": kept[JOURNAL],
-        "originals_sha256": change.sha256,
-        **({"stays": sorted(stays)} if stays else {}),
-    }
+    about |= {"originals_sha256": change.sha256, **({"stays": sorted(stays)} if stays else {})}
     return UndoPlan(request_id, journal.place, requested, copy, journal.plan, stays, about)
 
 
-def _branch_plan(
-    request_id: str, place: ProjectPlace, plan: ApplyPlan, approval_sha256: str | None, journal_sha256: str
-) -> UndoPlan:
+def _branch_plan(place: ProjectPlace, plan: ApplyPlan, about: Mapping[str, Any]) -> UndoPlan:
     """The undo of a change that was delivered as a branch. Raises Refused (project_changed), Unavailable."""
     assert plan.branch is not None
     hold_project(place).close()
@@ -124,15 +121,8 @@ def _branch_plan(
         raise Unavailable(str(error)) from None
     if why_not:
         raise Refused("project_changed", why_not)
-    about = {
-        "request_id": request_id,
-        "approval_sha256": approval_sha256,
-        "project": place.to_json(),
-        "journal_sha256": journal_sha256,
-        "branch": plan.branch.name,
-        "commit": plan.branch.commit,
-    }
-    return UndoPlan(request_id, place, None, None, plan, {}, about)
+    about = {**about, "branch": plan.branch.name, "commit": plan.branch.commit}
+    return UndoPlan(about["request_id"], place, None, None, plan, {}, about)
 
 
 def _standing(place: ProjectPlace, change: ChangeSet) -> dict[str, str]:
@@ -142,13 +132,6 @@ def _standing(place: ProjectPlace, change: ChangeSet) -> dict[str, str]:
             return standing_folders(HeldTree(held), change.rows)
         except OSError as error:
             raise Unavailable(f"{place.path}: cannot be read ({error.strerror or error})") from None
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.lstat().st_size
-    except OSError:
-        return 0
 
 
 def _verified(path: Path, sha256: str | None, most: int) -> bytes:

@@ -74,6 +74,7 @@ class HostProxy:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, int(_PORT), type=socket.SOCK_STREAM)
         addresses = [str(item[4][0]) for item in found]
+        # All of them: who controls the name could otherwise mix in an address of this network.
         if not addresses or not all(map(is_public, addresses)):
             self._note_refused(host)
             return None

@@ -37,9 +37,7 @@ NOT_STARTED: Final = 3
 _UID: Final = 1000
 _TRIAL_PROCESSES: Final = 12
 _STAGE: Final = "/dev/shm"
-"""A folder that every Linux has and every account may enter; an empty one is mounted there in the jail's
-mount namespace.
-"""
+"""A folder that every account may enter on every Linux; the jail's mount namespace has an empty one there."""
 
 PACKAGES: Final = {
     "/usr/bin/bwrap": "bubblewrap",
@@ -134,9 +132,7 @@ port /run/hosts.sock 8301
 umask 077
 exec "$@"
 """
-"""The first process in the jail: starts the relays between loopback and the two sockets, then replaces the
-shell with the agent.
-"""
+"""Starts the relays between loopback and the two sockets, then becomes the agent: the first process in the jail."""
 
 
 _MEASURE: Final = r"""
@@ -225,9 +221,7 @@ class JailProcess(subprocess.Popen[bytes]):
     """A descriptor of the first process inside, which the kernel ends last; -1 if there is none."""
 
     def wait_empty(self) -> None:
-        """Kill everything left in the jail, and wait until it is gone. Raises Unavailable if a process does
-        not go away.
-        """
+        """Kill everything left in the jail, and wait for that. Raises Unavailable if a process does not go away."""
         if self.poll() is None:
             self.kill()
             self.wait()
@@ -315,7 +309,7 @@ class Jail:
         line += "--unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try".split()
         line += "--disable-userns --die-with-parent --cap-drop ALL --hostname agent --clearenv".split()
         line += ["--uid", str(_UID), "--gid", str(_UID), "--ro-bind", "/usr", "/usr"]
-        for name in ("bin", "lib", "lib32", "lib64", "libx32", "sbin"):
+        for name in ("bin", "lib", "lib32", "lib64", "libx32", "sbin"):  # with a merged /usr these are links
             path = Path("/", name)
             if path.is_symlink():
                 line += ["--symlink", str(path.readlink()), str(path)]
@@ -325,6 +319,7 @@ class Jail:
             line += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
         for path_in_jail, descriptor in zip(_ETC, etc, strict=True):
             line += ["--perms", "0644", "--file", str(descriptor), path_in_jail]
+        # The jail's user namespace owns /proc, so the kernel lets it write what is not covered here.
         line += ["--proc", "/proc", *_covered(_READ_ONLY, "/proc/{}")]
         line += [*_covered(_MASKED_FILES, f"{_STAGE}/empty"), *_covered(_MASKED_FOLDERS, f"{_STAGE}/hidden")]
         line += ["--dev", "/dev", "--bind", f"{_STAGE}/shm", "/dev/shm", "--remount-ro", "/dev"]
@@ -337,7 +332,7 @@ class Jail:
         for number, bound in enumerate(self.bound, first):
             line += ["--bind" if bound.writable else "--ro-bind", f"{_STAGE}/{number}", bound.target]
         line += self._linked()
-        line += ["--remount-ro", "/"]
+        line += ["--remount-ro", "/"]  # last: until here bubblewrap makes the places of all mounts in it
         for descriptor in filters:
             line += ["--add-seccomp-fd", str(descriptor)]
         for name, value in {"PATH": "/usr/local/bin:/usr/bin:/bin", **(self.environment or {})}.items():
@@ -371,7 +366,7 @@ class Jail:
 
         Call it from the main thread: the kernel kills the jail with the thread that started it. Raises Unavailable.
         """
-        # A separate session inside: signals from Ctrl-C reach the agent's processes but not bubblewrap.
+        # A session of its own inside: signals from Ctrl-C reach the agent's processes but not bubblewrap.
         words = ["/usr/bin/setsid", "--ctty", *argv] if terminal else argv
         told, tells = os.pipe()
         with (
@@ -392,7 +387,7 @@ class Jail:
                 )
             except OSError as error:
                 raise Unavailable(f"the jail cannot be started ({error.strerror or error})") from None
-            written.close()
+            written.close()  # else the read below would not end if bubblewrap fails
             try:
                 with suppress(ValueError, KeyError, ProcessLookupError):
                     process.first = os.pidfd_open(json.loads(read.read())["child-pid"])
@@ -409,9 +404,7 @@ def missing_packages() -> list[str]:
 
 
 def measure_walls(account: Account) -> dict[str, bool]:
-    """Each of WALLS, and whether it is in force in a jail of this account: read back from a jail without an
-    agent. Raises Unavailable.
-    """
+    """Whether each of WALLS is in force for this account, measured in a jail without an agent. Raises Unavailable."""
     jail = Jail(account)
     said = _trial(jail, ["/bin/sh", "-c", _MEASURE, "measure", str(_TRIAL_PROCESSES)])
     parts = dict(part.split("\n", 1) for part in said.split("\0")[1:])

@@ -34,6 +34,7 @@ def tree_of(real: Path) -> Path:
         candidate = real.parent.parent
     else:
         return real
+    # ~/.local has bin and lib, and with them everything else that the person installed.
     return real if holds_home(candidate, home) or candidate == home / ".local" else candidate
 
 

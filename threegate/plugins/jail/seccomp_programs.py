@@ -1,7 +1,7 @@
 """The two seccomp programs of the jail, compiled by libseccomp: the system calls of the ERA profile, and no input
 injection into a terminal.
 
-Invariant: the first program is an allowlist (defined in `jail/seccomp.py`). The second refuses the two ioctls that
+Invariant: the first program is an allowlist (defined in `runners/seccomp.py`). The second refuses the two ioctls that
 inject input into a terminal; the kernel uses only the lower 32 bits of the number, and so does the program.
 """
 

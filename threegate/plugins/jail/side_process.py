@@ -27,7 +27,7 @@ def listen(path: Path, account: Account) -> socket.socket:
     """A listening socket at a path, to which only the agent's account may connect. Raises Unavailable."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     held = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    before = os.umask(0o177)
+    before = os.umask(0o177)  # so the socket never exists with another mode
     try:
         # A socket's name can have at most 107 bytes; a workspace's path may be longer.
         listener.bind(f"/proc/self/fd/{held}/{path.name}")
@@ -101,7 +101,7 @@ def start_side_process(
             stderr=subprocess.DEVNULL,
             pass_fds=descriptors,
             env=environment,
-            start_new_session=True,
+            start_new_session=True,  # Ctrl-C ends the agent, not what serves it
         )
     except OSError as error:
         raise Unavailable(f"{command[0]}: cannot be started ({error.strerror})") from None

@@ -1,3 +1,1 @@
-"""Tool servers (MCP) that an operator added: what is pinned about each, and the processes that answer
-(docs/spec/9-tools.md).
-"""
+"""Tool servers (MCP) that an operator added: what is pinned about each, and their processes (docs/spec/9-tools.md)."""

@@ -32,9 +32,7 @@ class EarlierCall:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """What the process of a stateful server has done for the requester. All empty: there is none, and the
-    call starts a new one.
-    """
+    """What the process of a stateful server has done for the requester. All empty: the call starts a new one."""
 
     process: str = ""
     """A random name that no other process has."""

@@ -13,6 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+import attrs
+from jsonschema import ValidationError, validators
+from jsonschema.exceptions import SchemaError
+from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
+
 from threegate.core import limits
 from threegate.core.json_operators import BadPattern, compile_pattern
 
@@ -25,9 +30,6 @@ class _TooMuchError(Exception):
 
 def why_unfit(schema: Mapping[str, Any], arguments: Any) -> str | None:
     """What is wrong with the arguments, in one line that repeats no value; None if they fit."""
-    from jsonschema import validators
-    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
-
     known = validators.validator_for(schema, default=validators.Draft202012Validator)
     try:
         wrong = _why_no_schema(json.dumps(schema))
@@ -55,9 +57,6 @@ def _why_no_schema(text: str) -> str | None:
 
     This takes most of the time of a check and depends only on the text of the schema.
     """
-    from jsonschema import validators
-    from jsonschema.exceptions import SchemaError
-
     schema = json.loads(text)
     try:
         validators.validator_for(schema, default=validators.Draft202012Validator).check_schema(schema)
@@ -78,8 +77,6 @@ _CHECK: Final = threading.local()
 @lru_cache  # there are as many classes as drafts of JSON Schema
 def _bounded(known: Any) -> Any:
     """The library's class of a draft, whose keywords count their steps, and whose patterns are RE2's."""
-    import attrs
-    from jsonschema import validators
 
     def counted(check: _Check) -> _Check:
         def counting(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
@@ -102,8 +99,6 @@ def _bounded(known: Any) -> Any:
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema import ValidationError
-
     if validator.is_type(instance, "string") and not compile_pattern(pattern)(instance):
         yield ValidationError("does not match")
 
@@ -118,8 +113,6 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, schema: An
 
 
 def _additional(validator: Any, below: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema import ValidationError
-
     if not validator.is_type(instance, "object"):
         return
     patterns = [compile_pattern(pattern) for pattern in schema.get("patternProperties", {})]

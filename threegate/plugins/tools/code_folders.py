@@ -101,9 +101,7 @@ def _of_the_machine(real: Path) -> Iterator[Path]:
 
 
 def led_to(place: Path, entries: Entries) -> Iterator[Path]:
-    """What links, `.pth` files, editable installs and virtual environments in a folder lead to. Raises OSError,
-    Unavailable.
-    """
+    """What links, `.pth` files, editable installs and venvs in a folder lead to. Raises OSError, Unavailable."""
     for name, facts in entries:
         link = stat.S_ISLNK(facts.st_mode)
         if not link and not name.endswith((*_LINES, "pyvenv.cfg")) and "__editable__" not in name:

@@ -45,7 +45,7 @@ def _refuse_writer(place: Path, name: str, facts: os.stat_result, groups: dict[i
     mode, why = facts.st_mode, ""
     if facts.st_uid not in (0, os.geteuid()):
         why = f"belongs to {_user(facts.st_uid)}"
-    elif not stat.S_ISLNK(mode) and not (above and mode & stat.S_ISVTX):
+    elif not stat.S_ISLNK(mode) and not (above and mode & stat.S_ISVTX):  # a link's own mode means nothing
         if mode & stat.S_IWOTH:
             why = "everybody may write to it"
         elif mode & stat.S_IWGRP and (_has_access_list(place / name) or _has_others(facts.st_gid, groups)):

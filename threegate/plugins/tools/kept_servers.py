@@ -212,37 +212,8 @@ class _Process:
         """Process calls one by one, until it is to exit."""
         failed: tuple[_Task, BaseException] | None = None
         try:
-            while failed is None:
-                try:
-                    task = self.tasks.get(timeout=_LOOK_SECONDS)
-                except queue.Empty:
-                    if self._over():
-                        break
-                    continue
-                if task is None:
-                    break
-                if not task.future.set_running_or_notify_cancel():
-                    if self._server is None:
-                        break
-                    continue
-                with self._lock:
-                    self._current = task
-                try:
-                    kept = self._made(task.wanted)
-                except BaseException as error:  # noqa: BLE001 - whatever it is, the caller gets it, and the process its end
-                    failed = (task, error)
-                with self._lock:
-                    self._current = None
-                # A stop request that arrives too late for this call would hit the next one: so the process
-                # exits too.
-                if failed is None:
-                    if task.cancelled:
-                        with suppress(ThreeGateError, OSError):
-                            self._end()
-                    task.future.set_result(kept)
-                elif self._server is not None and not task.cancelled and _is_other_state(failed[1]):
-                    task.future.set_exception(failed[1])
-                    failed = None
+            while failed is None and (task := self._next()) is not None:
+                failed = self._answer(task)
                 if self._server is None:
                     break
         finally:
@@ -254,6 +225,43 @@ class _Process:
             for task in left:
                 if task.future.set_running_or_notify_cancel():
                     task.future.set_exception(_GoneError())
+
+    def _next(self) -> _Task | None:
+        """The next call; None if the process is to exit."""
+        while True:
+            try:
+                task = self.tasks.get(timeout=_LOOK_SECONDS)
+            except queue.Empty:
+                if self._over():
+                    return None
+                continue
+            if task is None or task.future.set_running_or_notify_cancel():
+                return task
+            if self._server is None:  # its caller gave up, and without a server nothing is left to wait for
+                return None
+
+    def _answer(self, task: _Task) -> tuple[_Task, BaseException] | None:
+        """Make a call and report its result; or return the error that ends the process, for after its end."""
+        error: BaseException | None = None
+        with self._lock:
+            self._current = task
+        try:
+            kept = self._made(task.wanted)
+        except BaseException as raised:  # noqa: BLE001 - whatever it is, the caller gets it, and the process its end
+            error = raised
+        with self._lock:
+            self._current = None
+        if error is None:
+            # A stop request that arrives too late for this call would hit the next one: so the process exits too.
+            if task.cancelled:
+                with suppress(ThreeGateError, OSError):
+                    self._end()
+            task.future.set_result(kept)
+        elif self._server is not None and not task.cancelled and _is_other_state(error):
+            task.future.set_exception(error)
+        else:
+            return task, error
+        return None
 
     def _made(self, wanted: WantedCall) -> Kept:
         """One call. Raises the same as KeptServers.call; after any error but `state_changed` the process must

@@ -30,6 +30,7 @@ Place = Literal["jail", "era", "host"]
 SERVER_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,15}")
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """A name that every client and the door accept; a server with any other tool name is refused entirely."""
+_ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 IMAGE: Final = re.compile(r"sha256:[0-9a-f]{64}")
 """An image by the digest that the engine uses."""
@@ -103,9 +104,7 @@ class Manifest:
     program: Mapping[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]]
     """Digest of each file or folder that the command line reaches, by real path (`program_tree.tree_digest`)."""
     stateful: bool = False
-    """One process for each requester, which keeps the state that calls leave in it; otherwise a new process
-    for each call.
-    """
+    """One process for each requester, which keeps what calls leave in it; otherwise a new process for each call."""
     image: str = ""
     """For a server in a container, the image by its digest (``sha256:…``): it contains the program; besides it only
     code in the folders of this machine is pinned.
@@ -155,6 +154,18 @@ class Manifest:
 
 _TOOL: Final = TypeAdapter(PinnedTool)
 _MANIFEST: Final = TypeAdapter(Manifest)
+
+
+def door_name(server: str, tool: str) -> str:
+    """The name of a server's tool at the door: `NAME__tool` in at most DOOR_NAME_CHARS of A-Z a-z 0-9 _ -, which every
+    client accepts.
+    """
+    # It identifies one tool: a server's name has no underscore, and a shortened name contains a digest.
+    plain = f"{server}__{_ODD.sub('_', tool)}"
+    if len(plain) <= limits.DOOR_NAME_CHARS and plain == f"{server}__{tool}":
+        return plain
+    digest = canonical.sha256_hex(tool.encode())[: limits.DOOR_NAME_DIGEST_CHARS]
+    return f"{plain[: limits.DOOR_NAME_CHARS - limits.DOOR_NAME_DIGEST_CHARS - 1]}_{digest}"
 
 
 def manifest_name(server: str) -> str:

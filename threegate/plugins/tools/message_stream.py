@@ -177,6 +177,7 @@ class MessageStream:
             self._budget -= len(piece)
             if self._budget < 0:
                 raise ServerError("server_answer_too_large", "the server sent more than the limit for an answer")
+            # Line by line: a bytearray that is split again for each piece would be quadratic in a long line.
             *lines, rest = piece.split(b"\n")
             for line in lines:
                 self._partial += line
@@ -191,8 +192,6 @@ class MessageStream:
 
 
 def one_line(text: str) -> str:
-    """A server's words, already masked, in a form fit for our messages: one short line, without what looks like a
-    secret.
-    """
+    """A server's words, already masked, as one short line of ours, without what looks like a secret."""
     line = mask_secrets(text)
     return "".join(char if char.isprintable() else "?" for char in line)[: limits.TOOLS_WORDS_CHARS]

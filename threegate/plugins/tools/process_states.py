@@ -49,9 +49,7 @@ def count_processes(workspace: Workspace, manifest_sha256: str) -> int:
 
 
 def refuse_other_state(workspace: Workspace, owner: Owner | None, call: Action) -> None:
-    """Before a signature: check that the state shown is still current and no call is running. Raises Refused
-    (state_changed).
-    """
+    """Before a signature: the state shown must be current, and no call running. Raises Refused (state_changed)."""
     if not isinstance(call, BoundCall) or not call.stateful:
         return
     now = read_state(workspace, owner, call.manifest_sha256)
@@ -71,10 +69,11 @@ def _state(row: Mapping[str, Any]) -> ServerState:
 
 
 def _rows(workspace: Workspace) -> list[Mapping[str, Any]]:
-    """The processes of the running daemon; those recorded by a daemon that died are ignored."""
+    """The processes of the running daemon."""
     try:
         data = durable.read_regular(workspace.servers_file, max_bytes=limits.TOOLS_STATE_BYTES)
         value = canonical.loads_strict(data, max_bytes=limits.TOOLS_STATE_BYTES)
+        # Recorded by a daemon that died: its processes died with it.
         holder = (workspace.tool_exec / ".daemon.lock").read_text("ascii").strip()
         if str(value["daemon"]) != holder or not workspace.daemon_lock_held():
             return []

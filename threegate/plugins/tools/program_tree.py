@@ -90,9 +90,7 @@ def search_path(manifest: Manifest) -> tuple[str, ...]:
 
 
 def _places(manifest: Manifest) -> tuple[dict[Path, Entries], list[Path]]:
-    """Every file and folder of the program with its entries, and the paths that name code. Raises Refused, Unavailable,
-    OSError.
-    """
+    """Every file and folder of the program, and the paths that name code. Raises Refused, Unavailable, OSError."""
     data, binds = _data_of(manifest), tuple(Path(item.path) for item in manifest.binds)
     found: dict[Path, Entries] = {}
     names: list[Path] = []
@@ -161,6 +159,7 @@ def tree_digest(root: Path, data: Sequence[Path] = ()) -> str:
 
 def _digest(root: Path, entries: Entries, data: Sequence[Path]) -> str:
     try:
+        # Change times too: they cannot be set back by who may write the file.
         looked = canonical.sha256_hex(
             repr(
                 [

@@ -135,9 +135,7 @@ class Server:
         self._compare(self.initialize(), self.list_tools())
 
     def check_again(self) -> None:
-        """Query the list of a process that was called before, and compare it. Raises Refused `tools_changed`,
-        ServerError.
-        """
+        """Compare the list of a process that was called before. Raises Refused `tools_changed`, ServerError."""
         self._settle()
         self._compare(self.manifest.initialize, self.list_tools())
 
@@ -322,7 +320,5 @@ def _pinned(row: object) -> PinnedTool:
 
 
 def open_server(workspace: Workspace, settings: Settings, manifest: Manifest) -> Server:
-    """A server according to its manifest; enter it to start it (Refused `tools_changed`, Unavailable), then
-    call `check_pinned`.
-    """
+    """A server; enter it to start it (Refused `tools_changed`, Unavailable), then call `check_pinned`."""
     return Server(manifest, lambda: start_server(workspace, settings, manifest))

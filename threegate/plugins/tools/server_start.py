@@ -4,7 +4,7 @@ Invariant: its environment is what the manifest names and nothing of ours, and i
 three streams. The jail contains its program read-only, the folders that an operator signed, an empty /tmp,
 and no network except the signed hosts; memory and processes are limited by `core/limits.py`. On the host,
 root's servers get another account and see an empty folder instead of `tool-exec/`. The limits of a container
-are in `runners/mcp/server_container.py`, a process of which sits between us and the engine: it outlives us
+are in `tools/mcp/server_container.py`, a process of which sits between us and the engine: it outlives us
 only until it has removed the container.
 """
 
@@ -62,9 +62,7 @@ class Started:
         self._held = held
 
     def end(self) -> None:
-        """Wait briefly for it, then kill it and all its remaining processes. Raises Unavailable if one does
-        not go away.
-        """
+        """Wait briefly for it, then kill it and all its other processes. Raises Unavailable if one does not go away."""
         try:
             seconds = limits.TOOLS_CONTAINER_END_SECONDS if self._in_container else limits.TOOLS_END_SECONDS
             with suppress(subprocess.TimeoutExpired):
@@ -146,7 +144,7 @@ def _in_jail(
     if manifest.allow:
         bound.append(Bound(_host_socket(held, manifest, account), jails.HOSTS))
         environment = {**_PROXIED, **environment}
-    sweep_cgroups(_CGROUPS)
+    sweep_cgroups(_CGROUPS)  # a daemon that was killed left its own
     name = f"{_CGROUPS}-{os.getpid()}-{secrets.token_hex(4)}"
     cgroup = JailCgroup.make(name, memory_mb=limits.TOOLS_MEMORY_MB)
     held.callback(cgroup.close)

@@ -25,7 +25,6 @@ from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.plugins.jail.jail import Account, check_walls
 from threegate.plugins.tools.differences import Difference, differences
-from threegate.plugins.tools.door_names import door_name
 from threegate.plugins.tools.kinds import ToolsAdded, ToolsRefreshed, ToolsRemoved, manifest_path
 from threegate.plugins.tools.manifest import (
     SERVER_NAME,
@@ -34,6 +33,7 @@ from threegate.plugins.tools.manifest import (
     Place,
     ServerFolder,
     announced_manifests,
+    door_name,
     manifest_name,
     parse_manifest,
     read_manifest,
@@ -229,6 +229,7 @@ def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Mani
         told_secret = server.told_secret
     if not tools:
         raise ServerError("server_error", f"{manifest.server}: lists no tools")
+    # A tool's name is shortened for agents, so two may become one.
     names = {door_name(manifest.server, tool.name) for tool in tools}
     if len(names) != len(tools):
         raise InvalidInput(f"{manifest.server}: two of its tools would have the same name for agents")

@@ -9,13 +9,17 @@ from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.plugins.tools.manifest import Manifest, parse_manifest
+from threegate.plugins.tools.manifest import parse_manifest
 from threegate.setup.service_unit import UnitNeeds
 
 
 def unit_needs(workspace: Workspace, settings: Settings, uid: int | None, era: bool) -> UnitNeeds:
     """What the added servers need."""
-    servers = _servers(workspace)
+    servers = []
+    # From their file names alone: the unit does not decide whether one is started.
+    for path in sorted(workspace.tools.glob("*.json")):
+        with suppress(OSError, InvalidInput):
+            servers.append(parse_manifest(durable.read_regular(path, max_bytes=limits.TOOLS_MANIFEST_BYTES)))
     binds = [item for server in servers for item in server.binds]
     return UnitNeeds(
         network=any(server.allow or server.place == "host" for server in servers),
@@ -23,12 +27,3 @@ def unit_needs(workspace: Workspace, settings: Settings, uid: int | None, era: b
         projects=tuple(Path(item.path) for item in binds if item.writable),
         jails=bool(servers),
     )
-
-
-def _servers(workspace: Workspace) -> list[Manifest]:
-    """The added tool servers, from their file names alone: the unit does not decide whether one is started."""
-    found = []
-    for path in sorted(workspace.tools.glob("*.json")):
-        with suppress(OSError, InvalidInput):
-            found.append(parse_manifest(durable.read_regular(path, max_bytes=limits.TOOLS_MANIFEST_BYTES)))
-    return found

@@ -115,17 +115,13 @@ class AccessLog(NamedTuple):
     """What squid's access log has."""
 
     destinations: list[Destination]
-    """All that were allowed, and the first 64 (EGRESS_REFUSED) that were refused, since a run can make up any number of
-    those.
-    """
+    """All that were allowed, and the first EGRESS_REFUSED of the others, of which a run can make up any number."""
     unlisted: int
     """Refused attempts at others."""
 
 
 def read_access_log(text: str) -> AccessLog:
-    """Destinations from squid's access log, one for each host, port and answer, with the bytes of both
-    directions added.
-    """
+    """Destinations from squid's access log, one for each host, port and answer, with the bytes of both directions."""
     sums: dict[tuple[str, int, bool], int] = {}
     busy: set[tuple[str, int, bool]] = set()
     refused = unlisted = 0

@@ -93,9 +93,7 @@ class EgressChain:
         _wait_until((shared / "proxy.sock").exists, self.proxy_pid, why_not)
 
     def _start_forwarder(self, secret: SecretHeader, conf: Path) -> None:
-        """The forwarder for the one request with a secret, over TLS, in the network namespace that the proxy
-        then joins.
-        """
+        """The forwarder for the one request with a secret, in the network namespace that the proxy then joins."""
         authorities = ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
         shutil.copyfile(authorities, conf / "ca.pem")
         (conf / "ca.pem").chmod(0o444)

@@ -123,7 +123,7 @@ class ContainerWatch:
         try:
             self._files = CgroupFiles.of(pid)
         except FileNotFoundError:  # hidden from this user, and so not read back
-            self._files = CgroupFiles(None, None, None, None, None, None, None)
+            self._files = CgroupFiles()
         self.streams = Streams(mark, control.output)
         self.ended: tuple[Status, str] | None = None
         self.lost = False
@@ -139,7 +139,7 @@ class ContainerWatch:
         """Start the command and watch until the end."""
         begin = time.monotonic()
         deadline = begin + self._bounds.time_sec
-        with suppress(OSError):
+        with suppress(OSError):  # then the streams have ended, which the loop notices
             self._connection.settimeout(GRACE_SECONDS)
             self._connection.sendall(self._go)
         self._connection.setblocking(False)

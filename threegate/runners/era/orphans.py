@@ -41,6 +41,7 @@ def remove_orphans(workspace_id: str, boot_nonce: str, *, url: str = "", runs_fo
             if not container_engine.remove_container(api, found["Id"]):
                 raise Unavailable(f"container {name} of an earlier run cannot be removed; remove it by hand")
             removed.append(f"removed container {name} of {found['Labels'].get(container_engine.REQUEST_LABEL, '?')}")
+        # After the containers: a network or volume in use cannot be removed.
         for network in api.networks(filters=marks):
             if (network.get("Labels") or {}).get(container_engine.BOOT_LABEL) != boot_nonce:
                 with suppress(docker.errors.NotFound):  # removed since it was listed

@@ -36,6 +36,7 @@ def collect_archive(
     Raises the engine's errors, OSError of our own disk, ValueError for an invalid archive.
     """
     end = time.monotonic() + limits.OUT_COLLECT_SECONDS
+    # What /out can hold, and headers: each name may need more than one.
     most = bounds.out_bytes + (bounds.out_files + 2) * limits.OUT_ARCHIVE_ENTRY_BYTES
     with tempfile.TemporaryFile(dir=work) as archive:
         size = 0

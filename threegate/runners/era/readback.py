@@ -81,7 +81,7 @@ def read_back(
     process is gone.
     """
     pid = int(state["State"]["Pid"])
-    os.close(os.pidfd_open(pid))
+    os.close(os.pidfd_open(pid))  # raises if it is gone, before anything is reported as not readable
     _asked(walls, job, state, runtime, relay)
     _out(walls, job, said)
     with walls.readable("memory", "swap", "processes", "cpu"):

@@ -22,9 +22,7 @@ from threegate.runners.seccomp import SECCOMP_JSON
 
 RUN_USER = 65534
 KEEPER_WORDS = ("/usr/bin/python3", "-I", "-S", "-c", Path(keeper.__file__).read_text(encoding="utf-8"))
-"""PID 1 of every run, the same for all: it receives the run over its standard input, after the restrictions
-were read back.
-"""
+"""PID 1 of every run: it gets the run over its standard input, after the restrictions were read back."""
 
 
 def command_words(job: Job) -> list[str]:

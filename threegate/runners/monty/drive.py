@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import pydantic_monty as pm
 
@@ -36,21 +36,15 @@ _SLEEPS = frozenset({"system.sleep", "time.sleep"})
 _ASYNC_SLEEPS = frozenset({"system.async_sleep", "asyncio.sleep"})
 
 
-class Watched(Protocol):
-    """What is checked. `look` may be called at any time between `add` and `remove`, from the watch's thread."""
-
-    def look(self) -> None: ...
-
-
 class RunWatch:
     """The thread exists while something is watched, and blocks while nothing is."""
 
     def __init__(self) -> None:
-        self._runs: list[Watched] = []
+        self._runs: list[Drive] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def add(self, run: Watched) -> None:
+    def add(self, run: Drive) -> None:
         """Check this one from now on."""
         with self._changed:
             self._runs.append(run)
@@ -59,7 +53,7 @@ class RunWatch:
                 self._thread.start()
             self._changed.notify()
 
-    def remove(self, run: Watched) -> None:
+    def remove(self, run: Drive) -> None:
         """Stop checking it; waits for a check in progress."""
         with self._changed:
             self._runs.remove(run)
@@ -201,7 +195,7 @@ class Drive:
             )
 
     def look(self) -> None:
-        """Stop the run if that is due, and make sure that a stopped one is dead. Called by the watch."""
+        """Stop the run if that is due, and kill a stopped one. Called from the watch's thread, at any time."""
         if self._control.cancelled.is_set():
             self._stop("cancelled", "Cancelled by the operator while it ran.")
         elif self._control.interrupted.is_set():
@@ -245,9 +239,7 @@ def explain(error: pm.MontyError, ended: Ended | None, job: Job) -> tuple[Status
 
 
 def _by_limit(error: pm.MontyError) -> bool:
-    """Whether an error came from the interpreter, not from a `raise` in the code: its location is not a raise
-    statement.
-    """
+    """Whether an error came from the interpreter, not from a `raise` statement in the code: its location tells."""
     if not isinstance(error, pm.MontyRuntimeError):
         return False
     frames = error.traceback()

@@ -1,6 +1,4 @@
-"""Monty's lines of `threegate doctor`: which privileges a worker loses here, and the restrictions as the
-probe measures them.
-"""
+"""Monty's lines of `threegate doctor`: which privileges a worker loses here, and what the probe measures."""
 
 from __future__ import annotations
 

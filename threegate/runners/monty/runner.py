@@ -168,9 +168,7 @@ class _MontyRun:
             self._end("failed", "the worker did not answer", None)
 
     def outcome(self, collected: Collected) -> Outcome:
-        """The outcome with the collected outputs; a limit that was reached only during collection ends the
-        run as exceeded.
-        """
+        """The outcome; a limit that was reached only while outputs were collected ends the run as exceeded."""
         if collected.exceeded and self._status in ("succeeded", "failed"):
             self._status, self._detail = "output_exceeded", f"output_exceeded: {collected.exceeded}."
         process = self._process
@@ -205,6 +203,7 @@ class _MontyRun:
             self._end("succeeded", "The code ran to completion.", 0)
             if (rendered := render_value(value())) is not None:
                 name, data = rendered
+                # The code may have created this name, also as a link.
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 try:
                     descriptor = os.open(out / name, flags, 0o600)

@@ -90,6 +90,7 @@ def _candidates() -> list[Isolation]:
     if setpriv:
         words = (setpriv, "--no-new-privs", "--pdeathsig", "KILL", "--", *limit)
         found.append(Isolation(words, (*namespaces, *no_limit)))
+    # Last: the program alone. Better a run that says what is not restricted than none on this machine.
     everything = (*namespaces, "no_new_privs and the end with the daemon (setpriv is not installed)", *no_limit)
     found.append(Isolation(limit, everything))
     return found
@@ -211,6 +212,7 @@ class WorkerProcess:
             self._begun = {name: value.strip() for name, _, value in lines}
         # A deadline in cpu time and a limit on the address space, which apply without us too. For a worker with its own
         # user this needs CAP_SYS_RESOURCE; `read_back` reports what the kernel then enforces.
+        # The interpreter bounds its own heap; this leaves room for what it needs besides.
         base = int(self._begun.get("VmSize", "0 kB").split()[0]) * limits.KIB
         space = base + 2 * bounds.memory_mb * limits.MIB + 256 * limits.MIB
         cpu = bounds.time_sec + 1

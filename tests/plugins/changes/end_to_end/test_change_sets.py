@@ -98,7 +98,7 @@ def test_another_archive_than_the_request_says(tmp_path: Path) -> None:
     change.draft.write_text(text.replace("- add: 2", "- add: 1"))
     assert "changes.tar has 2" in change.place.approve(change.draft, expect=2).err
     change.draft.write_text(text.replace("project: default", "project: other"))
-    assert "no registered project" in change.place.approve(change.draft, expect=2).err
+    assert "not a registered project" in change.place.approve(change.draft, expect=2).err
 
 
 def test_a_promotion_by_hand_needs_a_signature_all_the_same(tmp_path: Path) -> None:

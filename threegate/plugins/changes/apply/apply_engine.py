@@ -184,6 +184,7 @@ def _ordered(rows: tuple[Row, ...]) -> list[tuple[Do, Row]]:
     turns = [row for row in rows if row.change == "type"]
     comes = [row for row in rows if row.before is None]
     others = [row for row in rows if row.change in ("modify", "mode")]
+    # A folder is empty before it goes, and is there before what is in it comes.
     gone.sort(key=lambda row: (-len(row.parts), row.parts))
     turns.sort(key=lambda row: (0 if row.before and row.before.folder else 1, -len(row.parts), row.parts))
     comes.sort(key=lambda row: (len(row.parts), row.parts))
@@ -251,9 +252,7 @@ def _copy_attributes(project: HeldFolder, row: Row, target: int) -> None:
 
 
 def _mode_of(project: HeldFolder, row: Row, work: Work, old: tuple[int, int] | None) -> tuple[int, int | None]:
-    """Permission bits and group of a new entry. Group and others never get more than the file had, or than
-    its folder grants.
-    """
+    """Permission bits and group of a new entry. Group and others never get more than the file or its folder grants."""
     assert row.after is not None
     if row.path in work.exact:
         return work.exact[row.path]
@@ -320,9 +319,7 @@ def _sync_folders(project: HeldFolder, plan: ApplyPlan) -> None:
 
 
 def _take(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> None:
-    """One rename, and a check of what was moved out of the project. Raises Stopped, OSError; the step may have
-    been done then.
-    """
+    """One rename, and a check of what it moved out. Raises ChangeStopped, OSError; the step may have been done then."""
     above = step.path.rpartition("/")[0]
     try:
         with folder_inside(project.fileno(), above) as folder:
@@ -369,7 +366,7 @@ def take_back(project: HeldFolder, plan: ApplyPlan, token: str) -> tuple[str, ..
     with stage:
         if not _is_ours(stage, token):
             return ()
-        for step in reversed(plan.steps):
+        for step in reversed(plan.steps):  # one path that stays does not keep the others from being reverted
             try:
                 if not _taken_back(project, stage, step):
                     left.append(step.path)
@@ -414,8 +411,7 @@ def _taken_back(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> bool
 def forget(project: HeldFolder, token: str) -> None:
     """Remove the stage folder with everything in it: the change stands, or none of it was made. Raises OSError.
 
-    A stage folder of another change is left alone. The token is removed last, so that a crash leaves no folder without
-    an owner.
+    A stage folder of another change is left alone.
     """
     try:
         stage = project.folder(STAGE)
@@ -424,7 +420,7 @@ def forget(project: HeldFolder, token: str) -> None:
     with stage:
         if not _is_ours(stage, token):
             return
-        _empty(stage, last=token)
+        _empty(stage, last=token)  # so that a crash leaves no folder without an owner
     durable.remove_folder_at(project.fileno(), STAGE, project.path / STAGE)
     durable.sync_folder_at(project.fileno(), project.path)
 

@@ -177,6 +177,7 @@ class _Failed:
 def _reverted(order: Order) -> Done:
     """What a killed child did, reverted by another one."""
     back = Order("take_back", order.place, order.project, order.token, order.journal)
+    # The owner may kill or stop each child, so the tries are bounded in number and in time.
     until = time.monotonic() + limits.APPLY_BACK_SECONDS
     for _ in range(limits.APPLY_BACK_TRIES):
         if not (done := perform(back)).halfway or time.monotonic() > until:
@@ -215,9 +216,7 @@ def _in_child(order: Order, stop: Callable[[], Ending | None]) -> Done | _Failed
 
 
 def _watched(child: subprocess.Popen[bytes], order: Order, stop: Callable[[], Ending | None]) -> _Failed | None:
-    """Wait for a child; None if it ended by itself, else the reason for which it was killed. It has ended either way,
-    also if this raises.
-    """
+    """Wait for a child; None if it ended by itself, else why it was killed. It has ended, even if this raises."""
     try:
         watch = os.pidfd_open(child.pid)
     except OSError as error:
@@ -285,7 +284,7 @@ def main() -> int:
     preload()
     place, parent = ProjectPlace(**told.pop("place")), told.pop("parent")
     exact = {path: (mode, gid) for path, (mode, gid) in told.pop("exact").items()}
-    become(place, parent)
+    become(place, parent)  # from here on nothing is done with root's privileges
     done = obey(Order(place=place, exact=exact, stays=tuple(told.pop("stays")), **told))
     sys.stdout.write(json.dumps({"status": done.status, "message": done.message, "left": list(done.left)}))
     return 0

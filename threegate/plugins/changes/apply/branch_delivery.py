@@ -103,6 +103,7 @@ def _made(project: HeldFolder, place: ProjectPlace, work: Work, order: BranchOrd
         step = BranchStep("make", name, commit)
         write_plan(work.journal, ApplyPlan((), {}, step), "journal")
         _stop(work)
+        # First the contents, then what points to them: a crash in between leaves what nothing refers to.
         _keep_large_files(repository, plan, work)
         with durable.announced("pack", repository.common / "objects" / "pack"):
             store.take_pack(_pack(store, plan, work, [data for _, data in made]))

@@ -16,12 +16,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.core.held_folder import HeldFolder, open_beneath
-from threegate.judgement.judge import Clearance
 from threegate.plugins.changes.action import BoundChange, JobBranch, JobChange, ProjectPlace
 from threegate.plugins.changes.apply.apply_engine import Done, Ending
 from threegate.plugins.changes.apply.apply_journal import STAGE, Journal, first_line, read_journal
@@ -30,6 +29,9 @@ from threegate.plugins.changes.apply.branch_delivery import BranchOrder
 from threegate.plugins.changes.projects import hold_project
 from threegate.request.job import Job
 from threegate.runners.interface import EMPTY, Artifact, Control, Outcome, Status, StreamMeter
+
+if TYPE_CHECKING:
+    from threegate.judgement.judge import Clearance
 
 JOURNAL: Final = "apply.json"
 """In the run's folder: the journal of the change, and afterwards the record of what was replaced."""
@@ -111,9 +113,7 @@ def _change_of(job: Job) -> JobChange:
 
 
 def _order(clearance: Clearance, job: Job, change: JobChange, control: Control, opened: ExitStack) -> Order:
-    """What is to be done, with everything open until `opened` ends. Changes nothing in the project. Raises Refused,
-    OSError.
-    """
+    """What is to be done, all open until `opened` ends. Changes nothing in the project. Raises Refused, OSError."""
 
     def held(path: Path, flags: int) -> int:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -123,6 +123,7 @@ def _order(clearance: Clearance, job: Job, change: JobChange, control: Control, 
     token, folder, branch = secrets.token_hex(8), control.run_folder, change.branch
     durable.deliver(folder / JOURNAL, first_line(change.project, token))
     project = opened.enter_context(hold_project(change.project))
+    # The second lock: the Job has both from one place, and a mixture would write files where a branch was signed.
     if (branch is None) != (change.project.deliver == "tree"):
         raise Refused("project_changed", "the project's changes are not delivered as the job says")
     pinned = [control.inputs_folder / item.sha256 for item in job.inputs]

@@ -63,9 +63,7 @@ def texts_of(files: Sequence[tuple[str, bytes]]) -> str:
 
 
 def progress_line(said: Mapping[str, Any]) -> bytes:
-    """A progress notification as one line for people and for the door: `3 of 5: message`; one of another form
-    is left out.
-    """
+    """A progress notification as a line for people and for the door: `3 of 5: message`; of another form, empty."""
     numbers = [said[key] for key in ("progress", "total") if type(said.get(key)) in (int, float)]
     message = said.get("message")
     parts = [" of ".join(map(str, numbers))]
@@ -75,9 +73,7 @@ def progress_line(said: Mapping[str, Any]) -> bytes:
 
 
 def binary_part(block: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """Where the base64 of a block would be: the object that has it, and the key (`data`; an embedded
-    resource's `blob`).
-    """
+    """Where the base64 of a block would be: the object that has it, and the key (`data`, or a resource's `blob`)."""
     resource = block.get("resource")
     if block.get("type") == "resource" and isinstance(resource, dict):
         return resource, "blob"

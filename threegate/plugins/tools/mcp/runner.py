@@ -1,9 +1,10 @@
-"""Makes the call of a cleared mcp request: a new process of its server for one call; for a stateful server, the
-requester's process.
+"""Makes the call of a cleared mcp request: a new process of its server for one call; for a stateful server,
+the requester's process.
 
-Invariant: a call is sent once or not at all. Before it, the manifest's digest is compared with the signed one, and the
-server with the manifest. Once the call may have reached the server, only the server's answer determines how it ended:
-without one the request is `interrupted`, whatever went wrong, and the call is never repeated.
+Invariant: a call is sent once or not at all. Before it, the manifest's digest is compared with the signed
+one, and the server with the manifest. Once the call may have reached the server, only the server's answer
+determines how it ended: without one the request is `interrupted`, whatever went wrong, and the call is never
+repeated.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.judgement.judge import Clearance
 from threegate.plugins.tools.action import BoundCall
-from threegate.plugins.tools.kept_servers import KeptServers, WantedCall
-from threegate.plugins.tools.manifest import Manifest
-from threegate.plugins.tools.mcp.answer_files import answer_files, progress_line, texts_of
-from threegate.plugins.tools.requested_call import pinned_manifest
-from threegate.plugins.tools.server_process import Answer, Server, ServerError, open_server
 from threegate.request.job import Job
 from threegate.runners.interface import EMPTY, Artifact, Control, Outcome, Status, StreamMeter
 from threegate.runners.live_output import PROGRESS
+
+if TYPE_CHECKING:  # `doctor` makes each runner, and should not load what only a call needs
+    from threegate.judgement.judge import Clearance
+    from threegate.plugins.tools.kept_servers import KeptServers
+    from threegate.plugins.tools.manifest import Manifest
+    from threegate.plugins.tools.server_process import Answer, Server, ServerError
 
 _LOOK_SECONDS: Final = 0.1
 
@@ -51,7 +52,8 @@ class CallRunner:
     def __init__(self, settings: Settings) -> None:
         """Store the secrets that servers may get; nothing is started."""
         self._settings = settings
-        self._kept = KeptServers(settings)
+        self._kept: KeptServers | None = None
+        self._lock = threading.Lock()
 
     def available(self, job: Job | None = None) -> str | None:
         """None: a server's needs are known when it is started, and if it cannot be started, nothing was called."""
@@ -84,10 +86,16 @@ class CallRunner:
 
     def close(self) -> None:
         """Terminate the processes of stateful servers."""
-        self._kept.close()
+        with self._lock:
+            kept = self._kept
+        if kept is not None:
+            kept.close()
 
     def _ended(self, workspace: Workspace, clearance: Clearance, job: Job, call: BoundCall, control: Control) -> _Ended:
         """Everything from the manifest to the answer; an error is an outcome too."""
+        from threegate.plugins.tools.requested_call import pinned_manifest
+        from threegate.plugins.tools.server_process import ServerError
+
         try:
             manifest = pinned_manifest(workspace, call)
             if manifest.stateful:
@@ -104,6 +112,9 @@ class CallRunner:
     def _by_fresh(
         self, workspace: Workspace, manifest: Manifest, job: Job, call: BoundCall, control: Control
     ) -> _Ended:
+        from threegate.plugins.tools.mcp.answer_files import progress_line
+        from threegate.plugins.tools.server_process import open_server
+
         answer, left = None, ""
         try:
             with open_server(workspace, self._settings, manifest) as server, _stoppable(server, control):
@@ -131,9 +142,15 @@ class CallRunner:
         control: Control,
     ) -> _Ended:
         """A signed call needs the state that was shown; one under a grant, which says so, accepts any."""
+        from threegate.plugins.tools.kept_servers import KeptServers, WantedCall
+        from threegate.plugins.tools.mcp.answer_files import progress_line
+
         state = call.host.state
         if state is None or control.owner is None:
             raise Unavailable(f"{call.server}: is stateful, and whose call this is is not known")
+        with self._lock:
+            if self._kept is None:
+                self._kept = KeptServers(self._settings)
         wanted = WantedCall(
             request_id=clearance.request_id,
             call=call,
@@ -150,6 +167,8 @@ class CallRunner:
 
 
 def _answered(answer: Answer, which: str = "") -> _Ended:
+    from threegate.plugins.tools.mcp.answer_files import answer_files, texts_of
+
     files = answer_files(answer)
     if answer.is_error:
         return _Ended("tool_error", f"The tool answered with an error.{which}", files, texts_of(files))

@@ -75,9 +75,7 @@ def _refuse_searched(folder: str, config: Mapping[str, Any]) -> None:
 
 
 def _is_filled(api: docker.APIClient, container: str, folder: str) -> bool:
-    """Whether a container that was never started has anything at a path but an empty folder. Raises the engine's
-    errors.
-    """
+    """Whether a container has anything at a path but an empty folder. Raises the engine's errors."""
     from docker.errors import NotFound
 
     try:
