@@ -26,14 +26,14 @@ _FAN: Final = struct.Struct(">256I")
 _KINDS: Final = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
 _BY_OFFSET, _BY_ID = 6, 7
 _LOOSE_MORE: Final = 1 << 16
-"""What a loose object may take on the disk beyond its size, and with the head that says its kind."""
+"""Bytes that a loose object may take on the disk beyond its size, its head included."""
 _HEAD: Final = 64
 """Bytes that the head of a packed object takes at most, with the id or the offset of what it builds on."""
 _PIECE: Final = 1 << 16
 _WIDE: Final = 1 << 31
-"""In an index, the bit that says that an offset is in the table of 8-byte ones."""
+"""In an index, the bit of an offset that is in the table of 8-byte ones."""
 _FARTHEST: Final = 1 << 62
-"""No file is so long, and the system takes no offset from twice this on."""
+"""No file is so long, and the system refuses offsets from double of this on."""
 
 
 class Commit(NamedTuple):

@@ -1,8 +1,8 @@
-"""What a run may take of the disk: measured while it lives, in bytes and in names.
+"""What a run may take of the disk: measured while it is alive, in bytes and in names.
 
 Invariant: a run whose files exceed its bound, or that leaves less free space than others need, is frozen, measured
-again, and ended. What cannot be measured counts as too much. While a run lives it holds headroom, files with blocks of
-their own, which are removed when it ends: so even a run that was faster than its watcher leaves space for others.
+again, and ended. What cannot be measured counts as too much. While a run is alive it holds headroom, files with their
+own blocks, which are removed when it ends: so even a run that was faster than its watcher leaves space for others.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def hold_headroom(run: AgentRun) -> None:
 
 
 def release_headroom(run: AgentRun) -> None:
-    """Give it back: the run has ended."""
+    """Give the headroom back: the run has ended."""
     with suppress(OSError):
         removal.remove_tree(run.headroom)
 
@@ -161,14 +161,14 @@ class DiskWatch:
             self._thread.join()
 
     def start(self, process: JailProcess) -> None:
-        """The run lives now."""
+        """The run is alive now."""
         self._thread = threading.Thread(target=self._work, args=(process,), name="disk-watch", daemon=True)
         self._thread.start()
 
     def _work(self, process: JailProcess) -> None:
         try:
             self._watch(process)
-        except Exception:  # noqa: BLE001 - whatever it is: a run that nobody watches does not live
+        except Exception:  # noqa: BLE001 - whatever it is: no run stays alive unwatched
             self.reason = "disk_unmeasured"
             process.kill()
 

@@ -1,6 +1,6 @@
 """Remove the folders of agents' runs that have ended, to free their space on the disk.
 
-Invariant: the trail says so first; a run that is alive, or that a request waiting or running came from, is never
+Invariant: the trail has the removal first; a run that is alive, or has a request that waits or runs, is never
 removed. What the trail and the workspace's own folders have of its requests stays. It works on a full disk.
 """
 

@@ -76,7 +76,7 @@ class _Forwarding(threading.Thread):
         self._source, self._target, self._first, self._answer = source, target, first, answer
         self._screen = TerminalFilter() if os.isatty(target) else None
         self.ended, self._ending = os.pipe()
-        """`ended` is readable once this is over."""
+        """`ended` is readable once the output has ended."""
 
     def run(self) -> None:
         """Read, filter if it reaches a terminal, write; at the end, reset that terminal."""
