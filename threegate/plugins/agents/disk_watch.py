@@ -111,7 +111,7 @@ def _listed(top: int, path: str, unlocked: ExitStack | None) -> int:
             raise
     found = open_inside(top, path or ".", os.O_PATH | os.O_DIRECTORY)
     unlocked.callback(os.close, found)
-    place = f"/proc/self/fd/{found}"
+    place = f"/proc/self/fd/{found}"  # chmod through it reaches this very folder, whatever has its name now
     unlocked.callback(os.chmod, place, stat.S_IMODE(os.fstat(found).st_mode))
     os.chmod(place, 0o700)
     return open_inside(top, path or ".", _FOLDER)
@@ -178,6 +178,7 @@ class DiskWatch:
             free, least = free_space(self._run.folder)
             reason = "disk_reserve" if least.exceeds(free) else None
             began = time.monotonic()
+            # Measured when it is due, or when so much was written since that a bound could be reached.
             if reason is None and (began >= due or (free_then - free).exceeds(self._most - measured)):
                 try:
                     measured = used_space(self._run.folder, skip=_NOT_ITS)

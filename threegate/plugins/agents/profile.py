@@ -168,7 +168,7 @@ def load_profile(name: str, settings: Settings) -> Profile:
         raise InvalidInput(
             f"profile {base} of the package is broken ({type(error).__name__}); reinstall threegate"
         ) from None
-    changes = {
+    changes = {  # what is empty in the settings is the profile's
         key: getattr(own, key)
         for key in ("program", "args", "protocol", "url", "models", "wait_sec")
         if getattr(own, key)

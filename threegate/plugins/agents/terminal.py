@@ -93,6 +93,7 @@ class _Forwarding(threading.Thread):
         os.close(self._ending)
 
     def _read(self) -> bytes:
+        # The pty does not block, because what is typed is written to it.
         select.select([self._source], [], [])
         return os.read(self._source, _PIECE)
 

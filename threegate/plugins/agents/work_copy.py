@@ -65,10 +65,11 @@ def refuse_project(path: Path, workspace: Workspace, workspace_id: str, *, copie
             raise InvalidInput(f"{path}: is or contains {what}; name a folder with only the project")
         if folder != home and folder in root.parents:
             raise InvalidInput(f"{path}: is inside {what}; name a project elsewhere")
+    # A workspace of another person, or one that is not this process's, counts too.
     for parent in (root, *root.parents):
         if (parent / "threegate.toml").is_file() and (parent / "tool-exec").is_dir():
             raise InvalidInput(f"{path}: is inside the workspace {parent}; name a project elsewhere")
-    if len(root.parts) < 3:
+    if len(root.parts) < 3:  # such as /usr or /srv
         raise InvalidInput(f"{path}: is a system folder; name a folder with only the project")
     return root
 
