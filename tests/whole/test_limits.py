@@ -13,7 +13,7 @@ BOUND = re.compile(r"_?([A-Z0-9]+_)*(BYTES|CHARS|ENTRIES|NESTING|DEPTH|DIGITS|NO
 OWN = {
     "aana/decision_log.py": {"_SALT_BYTES"},
     "plugins/agents/model_counts.py": {"_COUNTS_BYTES"},
-    "plugins/agents/project_survey.py": {"_HASHED_BYTES", "_ROWS", "_TOGETHER_BYTES"},
+    "plugins/agents/project_survey.py": {"_HASHED_BYTES", "_ROWS"},
     "plugins/cluster/notes.py": {"_TAIL_BYTES"},
     "plugins/cluster/raw_transport.py": {"_FIXED_HEADER_BYTES"},
     "plugins/cluster/remote_run.py": {"_SAID_CHARS"},

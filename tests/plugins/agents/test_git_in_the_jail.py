@@ -372,5 +372,5 @@ def test_a_file_of_that_name_that_names_no_repository_is_named(tmp_path: Path) -
     make(tmp_path, "plain")
     git(tmp_path, r"cd project; rm -rf .git; printf 'H\335\0\1garbage' >.git")
     assert lines(tmp_path) == [
-        f"git: the agent has no repository: {tmp_path}/project/.git names no repository; see: git status"
+        f"git: the agent has no repository: {tmp_path}/project/.git does not name a repository; see: git status"
     ]

@@ -12,7 +12,7 @@ import binascii
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from threegate.core.secretscan.patterns import FORMS
@@ -65,15 +65,6 @@ def find_certain(text: str) -> list[Found]:
 def has_certain_secret(text: str) -> bool:
     """Whether there is any. As `find_certain`, and it stops at the first."""
     return next(_found(text), None) is not None
-
-
-def may_have_certain(texts: Iterable[bytes]) -> bool:
-    """Whether one of many ASCII texts may have any, asked about all of them at once: False is certain.
-
-    No form asks for more at the beginning or the end of a text than that no letter, digit or sign is beside it, so
-    what occurs in a text occurs between two line ends, too.
-    """
-    return bool(_SET.which(b"\n".join(texts)))
 
 
 def _found(text: str) -> Iterator[Found]:

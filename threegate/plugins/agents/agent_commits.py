@@ -31,9 +31,7 @@ _NAMED: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class AgentCommit:
-    """A commit that the agent made. `branches` are those that lead to it and are not checked out, if its files do not
-    have it.
-    """
+    """A commit that the agent made. If the files of the copy do not have it, `branches` are those that lead to it."""
 
     oid: str
     message: str
@@ -61,11 +59,11 @@ class AgentCommits:
         return tuple(commit.message for commit in self.checked_out)
 
     def of(self, branch: str) -> AgentCommits:
-        """Those of a branch that is not checked out, as if it were."""
+        """Those of a branch that is not checked out, as if it was checked out."""
         return AgentCommits(tuple(commit for commit in self.elsewhere if branch in commit.branches))
 
     def lines(self) -> Iterator[str]:
-        """What to say of them, without their messages: how many there are, and where the files do not have them."""
+        """Lines about them, without their messages: how many there are, and which the files do not have."""
         if self.checked_out:
             yield f"{_many(len(self.checked_out))} of the agent: the messages are in the draft"
             if self.archive:
@@ -208,7 +206,7 @@ def known_objects(run: AgentRun) -> frozenset[str]:
         start = len(PACK_INDEX) + 256 * 4
         count = int.from_bytes(data[start - 4 : start], "big")
         # The index ends with two checksums; before these, each object has its id, a CRC, an offset of 4 bytes, and the
-        # larger packs some of 8. Ids of 32 bytes are told by their pack's name.
+        # larger packs some of 8. The length of a pack's name shows the length of its ids.
         size = 32 if len(path.stem.removeprefix("pack-")) == 64 else 20
         found.update(data[at : at + size].hex() for at in range(start, start + count * size, size))
     return frozenset(found)

@@ -22,7 +22,7 @@ from threegate.plugins.jail.jail import Account
 
 def take_over_state(workspace: Workspace, run: AgentRun, facts: RunFacts) -> AgentRun | None:
     """Take over the HOME of the last ended run with this profile, project and account that could read the same; return
-    that run, None if there is none.
+    that run, or None.
 
     An agent may have kept what it read, so a HOME belongs to the `--with` and `--read` of its run.
 

@@ -57,7 +57,7 @@ class AgentObjects:
         own = self._own.read(oid, kind, most)
         if own is None:
             raise ValueError(
-                f"the object {oid} cannot be read: it is missing, too large, or has other bytes than its id says"
+                f"the object {oid} cannot be read: it is missing, too large, or its bytes do not have this id"
             )
         return own
 

@@ -25,8 +25,8 @@ _Leaf = tuple[bytes, str]
 
 
 def read_branch(copy: WorkCopy, tip: AgentCommit) -> MadeChangeSet:
-    """The change set of what a commit of the agent's changed since the start, its ancestors included, on the files that
-    the project had then. Raises InvalidInput, Unavailable.
+    """The change set of what a commit of the agent and its ancestors changed since the start, on the files that the
+    project had then. Raises InvalidInput, Unavailable.
     """
     try:
         with agent_objects(copy, tip.oid) as objects:
@@ -55,7 +55,7 @@ def _changed(objects: AgentObjects, commit: str) -> dict[str, _Leaf | None]:
         before = found.tree if oid in objects.known else None
         left += found.parents
     if before is None:
-        raise ValueError("it has no commit of the project below it, so nothing says what it changed")
+        raise ValueError("it has no commit of the project below it, so it is not known what it changed")
     changed: dict[str, _Leaf | None] = {}
     for path, old, new in objects.differences(before, objects.commit(commit).tree):
         leaf = new if new is not None and new[0] in (*FILE_MODES, LINK_MODE) else None

@@ -74,7 +74,7 @@ class _Carrying:
         if rest := self._rest():
             carried.append(("", self._tar(rest)))
         data = commits_tar(carried)
-        read_commits_tar(data)
+        read_commits_tar(data)  # what the approval would refuse is refused here, where it is a reason on the card
         return data
 
     def _chain(self, tip: str) -> list[Commit]:

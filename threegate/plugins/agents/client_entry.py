@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -92,9 +93,8 @@ def _read(file: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(
-            f"{file}: cannot be read as text ({getattr(error, 'strerror', None) or 'not UTF-8'})"
-        ) from None
+        why = getattr(error, "strerror", None) or "not UTF-8"
+        raise InvalidInput(f"{file}: cannot be read as text ({why})") from None
     return data
 
 
@@ -113,13 +113,11 @@ def _with_entry(file: Path, before: bytes | None, entry: str) -> bytes:
     wanted = {**there, table: {**known, **servers}}
     if not is_toml:
         return (json.dumps(wanted, indent=2, ensure_ascii=False) + "\n").encode()
-    text = (before or b"").decode()
+    text = (before or b"").decode()  # appended, so that comments and order stay
     after = f"{text.rstrip()}\n\n{entry.strip()}\n".lstrip().encode()
-    try:
+    with suppress(tomllib.TOMLDecodeError):
         if tomllib.loads(after.decode()) == wanted:
             return after
-    except tomllib.TOMLDecodeError:
-        pass
     raise InvalidInput(f"{file}: the entry cannot be appended; add it by hand")
 
 
@@ -135,6 +133,7 @@ def _value(file: Path, data: bytes, *, is_toml: bool) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # json keeps the last one: the file would lose the others when it is written.
     if len(dict(pairs)) != len(pairs):
         raise ValueError("a key occurs twice")
     return dict(pairs)

@@ -1,9 +1,9 @@
-"""The kept copy of a run that ended, taken over by the run that goes on in it.
+"""The kept copy of a run that ended, taken over by the run that continues in it.
 
 Invariant: the copy was an agent's, so what is in it is reached below held folders and through no link, and nothing of
 it is run. It is moved, never shared: one run or the other has it. What is hidden from the new run, by the present rules
-and its own `--with`, is taken out of it. The project as it is now becomes the start of the new run: what only the
-project changed is in the copy, what both sides changed is merged there, with marks where that needs somebody's eyes.
+and its own `--with`, is removed from it. The project as it is now becomes the start of the new run: what only the
+project changed is in the copy, what both sides changed is merged there, with marks where somebody has to look.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from threegate.plugins.agents.held_paths import parent_of
 from threegate.plugins.agents.project_ignores import read_ignoring
 from threegate.plugins.agents.project_survey import Original, Survey, is_within
 from threegate.plugins.agents.runs import RunFacts, lock_ended
-from threegate.plugins.agents.start_bytes import start_bytes
+from threegate.plugins.agents.work_changes import start_bytes
 from threegate.plugins.agents.work_copy import NAMES, SCRATCH, WorkCopy
 from threegate.plugins.changes.merge import base_name, merge_marked
 from threegate.plugins.changes.trees import HeldTree, TreeEntry
@@ -34,7 +34,7 @@ from threegate.plugins.jail.jail import Account
 
 @dataclass
 class TakenCopy:
-    """A copy that was taken over. `lines` say what the new run's agent and person have to know of it."""
+    """A copy that was taken over. `lines` are what the person has to know about it."""
 
     copy: WorkCopy
     parent: AgentRun
@@ -51,11 +51,11 @@ class TakenCopy:
 
 
 def refuse_continuing(run: AgentRun, facts: RunFacts, shown: Collection[str]) -> None:
-    """Raises InvalidInput with the reason why nobody can go on in the copy of a run."""
+    """Raises InvalidInput with the reason why no run can continue in the copy of this one."""
     if facts.continued:
         raise InvalidInput(f"{run.run_id}: its copy is that of the run {facts.continued} now; continue that one")
     if not run.manifest.is_file():
-        raise InvalidInput(f"{run.run_id}: has no copy to go on in; start a new run: threegate agent run")
+        raise InvalidInput(f"{run.run_id}: has no copy to continue in; start a new run: threegate agent run")
     gone = _not_any_more(Path(facts.root), facts.shown, shown)
     if gone and run.git.is_dir():
         tracked = read_ignoring(run).tracked

@@ -26,14 +26,14 @@ _FAN: Final = struct.Struct(">256I")
 _KINDS: Final = {1: b"commit", 2: b"tree", 3: b"blob", 4: b"tag"}
 _BY_OFFSET, _BY_ID = 6, 7
 _LOOSE_MORE: Final = 1 << 16
-"""What a loose object may take on the disk beyond its size, and with the head that says its kind."""
+"""Bytes that a loose object may take on the disk beyond its size, its head included."""
 _HEAD: Final = 64
 """Bytes that the head of a packed object takes at most, with the id or the offset of what it builds on."""
 _PIECE: Final = 1 << 16
 _WIDE: Final = 1 << 31
-"""In an index, the bit that says that an offset is in the table of 8-byte ones."""
+"""In an index, the bit of an offset that is in the table of 8-byte ones."""
 _FARTHEST: Final = 1 << 62
-"""No file is so long, and the system takes no offset from twice this on."""
+"""No file is so long, and the system refuses offsets from double of this on."""
 
 
 class Commit(NamedTuple):
@@ -78,6 +78,7 @@ class CopyObjects:
         data = self._loose(oid, kind, most)
         if data is None:
             data = self._packed(oid, kind, most)
+        # The agent may have written anything under any name.
         algorithm = "sha1" if len(oid) == 40 else "sha256"
         return data if data is not None and object_id(algorithm, kind, data) == oid else None
 
@@ -105,7 +106,7 @@ class CopyObjects:
 
     def _spend(self, size: int) -> None:
         """Count bytes that were unpacked: a small pack may hold very much. Raises _Malformed."""
-        self._left -= size
+        self._left -= size  # never given back: what does not fit once is not read at all
         if self._left < 0:
             raise _Malformed
 
@@ -148,8 +149,8 @@ class _Pack:
 
     def place(self, oid: bytes) -> int | None:
         """Where an object is in the pack; None if it is not in it."""
-        if len(oid) != self._raw:
-            return None  # cut off, or an id of another algorithm
+        if len(oid) != self._raw:  # cut off, or an id of another algorithm
+            return None
         low, high, count = (self._fan[oid[0] - 1] if oid[0] else 0), self._fan[oid[0]], self._fan[-1]
         while low < high:
             middle = (low + high) // 2
@@ -206,7 +207,7 @@ class _Pack:
                 while head[at - 1] & 128:
                     back = (back + 1) << 7 | head[at] & 127
                     at += 1
-                if not 0 < back < place:
+                if not 0 < back < place:  # so a chain of deltas has no circle
                     raise _Malformed
                 return kind, size, place - back, place + at
             if kind == _BY_ID:
@@ -257,7 +258,7 @@ def _changed(base: bytes, delta: bytes, spend: Callable[[int], None]) -> bytes:
                     if order & 16 << bit:
                         size |= delta[at] << 8 * bit
                         at += 1
-                size = size or 0x10000
+                size = size or 0x10000  # as the format defines a size of zero
                 if start + size > len(base):
                     raise _Malformed
                 found += base[start : start + size]

@@ -1,8 +1,8 @@
-"""What a run may take of the disk: measured while it lives, in bytes and in names.
+"""What a run may take of the disk: measured while it is alive, in bytes and in names.
 
 Invariant: a run whose files exceed its bound, or that leaves less free space than others need, is frozen, measured
-again, and ended. What cannot be measured counts as too much. While a run lives it holds headroom, files with blocks of
-their own, which are removed when it ends: so even a run that was faster than its watcher leaves space for others.
+again, and ended. What cannot be measured counts as too much. While a run is alive it holds headroom, files with their
+own blocks, which are removed when it ends: so even a run that was faster than its watcher leaves space for others.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _listed(top: int, path: str, unlocked: ExitStack | None) -> int:
             raise
     found = open_inside(top, path or ".", os.O_PATH | os.O_DIRECTORY)
     unlocked.callback(os.close, found)
-    place = f"/proc/self/fd/{found}"
+    place = f"/proc/self/fd/{found}"  # chmod through it reaches this very folder, whatever has its name now
     unlocked.callback(os.chmod, place, stat.S_IMODE(os.fstat(found).st_mode))
     os.chmod(place, 0o700)
     return open_inside(top, path or ".", _FOLDER)
@@ -133,7 +133,7 @@ def hold_headroom(run: AgentRun) -> None:
 
 
 def release_headroom(run: AgentRun) -> None:
-    """Give it back: the run has ended."""
+    """Give the headroom back: the run has ended."""
     with suppress(OSError):
         removal.remove_tree(run.headroom)
 
@@ -161,14 +161,14 @@ class DiskWatch:
             self._thread.join()
 
     def start(self, process: JailProcess) -> None:
-        """The run lives now."""
+        """The run is alive now."""
         self._thread = threading.Thread(target=self._work, args=(process,), name="disk-watch", daemon=True)
         self._thread.start()
 
     def _work(self, process: JailProcess) -> None:
         try:
             self._watch(process)
-        except Exception:  # noqa: BLE001 - whatever it is: a run that nobody watches does not live
+        except Exception:  # noqa: BLE001 - whatever it is: no run stays alive unwatched
             self.reason = "disk_unmeasured"
             process.kill()
 
@@ -178,6 +178,7 @@ class DiskWatch:
             free, least = free_space(self._run.folder)
             reason = "disk_reserve" if least.exceeds(free) else None
             began = time.monotonic()
+            # Measured when it is due, or when so much was written since that a bound could be reached.
             if reason is None and (began >= due or (free_then - free).exceeds(self._most - measured)):
                 try:
                     measured = used_space(self._run.folder, skip=_NOT_ITS)

@@ -80,6 +80,7 @@ def _check_names(names: list[str]) -> None:
 def draft_of(call: DoorCall, now: datetime) -> tuple[Request, bytes]:
     """The draft of a call, with a new id. Raises InvalidInput."""
     moment = now.astimezone(UTC).replace(microsecond=0)
+    # Random, so that two calls in one second do not have one file.
     slug = f"{slug_of(call.options.purpose)[:40].strip('-')}-{secrets.token_hex(4)}"
     declared = [InputFile(name, sha256_hex(data)) for name, data in call.inputs]
     request = draft_request(call.options, declared, file_name(moment, slug), moment, slug)

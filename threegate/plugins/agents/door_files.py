@@ -46,12 +46,12 @@ def _read(tree: Tree, path: str, left: int) -> bytes:
     entry = tree.look(path)
     if entry is None:
         raise InvalidInput("files: no such file; paths are relative to the project")
-    if entry.kind != "file" or entry.links != 1:
+    if entry.kind != "file" or entry.links != 1:  # another name of it may be a file that is hidden
         raise InvalidInput(f"files: {parts[-1]!r} is not a regular file; folders and links are not allowed")
     if entry.size > left:
         raise InvalidInput(f"files: more than {limits.DOOR_FILES_BYTES // limits.MIB} MiB together")
     data = b"".join(tree.chunks(path))
-    if len(data) > left:
+    if len(data) > left:  # the agent may write while its files are read
         raise InvalidInput("files: a file grew while it was read; call again")
     return data
 

@@ -2,20 +2,20 @@
 person decides otherwise.
 
 Invariant: a finding has no part of the value. Its digest is keyed with a key of the workspace, so that nobody who reads
-the trail can try out passwords; it stands for the path, the kind and the value, and so for no other secret.
+the trail can try out passwords; it is made from the path, the kind and the value, so it is that of no other secret.
 """
 
 from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from threegate.core import limits
-from threegate.core.secretscan.certain import find_certain, may_have_certain
+from threegate.core.secretscan.certain import find_certain
 from threegate.core.secretscan.possible import find_possible
 from threegate.core.secretscan.scan import Found, mask_secrets
 from threegate.plugins.agents.secret_files import file_secret, is_key_name, is_secret_path, text_of
@@ -33,7 +33,7 @@ _WORD: Final = re.compile(r"[-_. ]+")
 _OTHERS: Final = frozenset(
     "node_modules site-packages dist-packages bower_components vendor .tox .nox .venv venv".split()
 )
-"""Folders with what others wrote: what may be a secret there is none of this project's."""
+"""Folders with code of others: what may be a secret there is not one of this project."""
 _LOCKS: Final = re.compile(
     r"(?:.*[.-]lock(?:\.(?:json|ya?ml|hcl))?|go\.sum|.*-shrinkwrap\.json|.*\.min\.(?:js|css)|.*\.(?:map|snap|svg|po|ipynb))",
     re.DOTALL,
@@ -64,7 +64,7 @@ class Finding:
     hides: bool
     """Whether its file is hidden unless somebody decided otherwise."""
     asks: bool
-    """Whether a person is asked about it. A file that is a secret by its name, and in no repository, is no question."""
+    """Whether a person is asked about it. Not about a file that is a secret by its name and in no repository."""
 
     @property
     def place(self) -> str:
@@ -96,28 +96,13 @@ def find_in_file(
     for found in certain:
         hides = not (public and found.kind == KEY and tracked(path))
         yield _finding(path, text, found, key, certain=True, hides=hides)
-    if listing and may_list(path) and b"\0" not in data:
+    if listing and _may_list(path) and b"\0" not in data:
         for found in find_possible(text)[: limits.AGENT_FINDINGS_LISTED]:
             if not any(other.start < found.end and found.start < other.end for other in certain):
                 yield _finding(path, text, found, key, certain=False, hides=False)
 
 
-def without_findings(files: Mapping[str, bytes]) -> list[str]:
-    """The paths of files in which `find_in_file` finds nothing of high confidence. Any other may have nothing, too.
-
-    All are scanned in one pass, which takes a third of the time, and only if that finds something each by itself.
-    """
-    plain = {
-        path: data
-        for path, data in files.items()
-        if data.isascii() and b"\0" not in data and not is_secret_path(path) and file_secret(path, data) is None
-    }
-    if may_have_certain(plain.values()):
-        return [path for path, data in plain.items() if not may_have_certain([data])]
-    return list(plain)
-
-
-def may_list(path: str) -> bool:
+def _may_list(path: str) -> bool:
     """Whether what may be a secret in a file is worth a person's look: text that people of this project wrote."""
     *folders, name = folded_parts(path)
     return not (_OTHERS.intersection(folders) or _LOCKS.fullmatch(name) or _TEMPLATES.fullmatch(name))

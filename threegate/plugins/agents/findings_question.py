@@ -1,7 +1,7 @@
 """Asks a person, once for each finding, whether agents may see a file with what looks like a secret.
 
-Invariant: what was typed before a question is no answer to it, and a run that was stopped asks nothing more. An answer
-that is not understood is asked for again; without an answer nothing is decided.
+Invariant: what was typed before a question is not an answer to it, and a run that was stopped asks nothing more. An
+answer that is not understood is asked for again; without an answer nothing is decided.
 """
 
 from __future__ import annotations

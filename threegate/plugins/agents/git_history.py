@@ -39,7 +39,7 @@ from threegate.plugins.changes.git_objects import is_id, object_id, pack_head, p
 _TREE, _LINK, _REGULAR = 0o40000, 0o120000, 0o100000
 _FILE: Final = b"100644"
 _NOTHING, _SECRET, _KEYS_ONLY = range(3)
-"""What was found in a blob. Private keys and nothing else are no secret where only folders for tests, examples and
+"""What was found in a blob. Private keys alone do not count as secrets if only folders for tests, examples and
 documents have them, as in the copy (docs/spec/8-agents.md, "Secrets in a project").
 """
 _RULES: Final = 2

@@ -39,6 +39,7 @@ def read_index(data: bytes) -> Iterator[IndexEntry]:
     version, count = _number(data, 4), _number(data, 8)
     if data[:4] != b"DIRC" or version not in (2, 3, 4):
         raise ValueError(version)
+    # The file ends with its own digest, which shows the algorithm of all ids in it.
     digest = 32 if hashlib.sha256(data[:-32]).digest() == data[-32:] else 20
     at, path = _HEAD_BYTES, b""
     for _ in range(count):
@@ -60,6 +61,7 @@ def read_index(data: bytes) -> Iterator[IndexEntry]:
         mtime, inode, mode, size = (_number(data, begin + place) for place in (_MTIME, _INODE, _MODE, _SIZE))
         oid = data[begin + _FACTS_BYTES : begin + _FACTS_BYTES + digest].hex()
         yield IndexEntry(path, mtime, inode, size, mode != _SUBMODULE and not more & _SKIPPED, oid)
+        # Before version 4 an entry is padded to a multiple of eight bytes, with one NUL at least.
         at = end + 1 if version == 4 else end + 8 - (end - begin) % 8
 
 

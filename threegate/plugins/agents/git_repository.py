@@ -57,8 +57,8 @@ _OWN: Final = """\
 [lfs]
 	skipdownloaderrors = true
 """
-"""The copy's files have the sizes and times of the project's, and inodes of their own. In the jail is no server of
-LFS: a file that is checked out keeps its pointer.
+"""The copy's files have the sizes and times of the project's, and their own inodes. The jail has no server of LFS: a
+file that is checked out keeps its pointer.
 """
 _UNREACHABLE: Final = """\
 [core]
@@ -69,12 +69,12 @@ _UNREACHABLE: Final = """\
 	url = /not-in-the-jail
 	promisor = true
 """
-"""For a partial clone: git goes on without the objects that nobody needs, and fails to fetch the others."""
+"""For a partial clone: git works without the objects that nobody needs, and fails to fetch the others."""
 _GLOB: Final = re.compile(rb"[\\*?\[\] ]")
 
 
 class NoHistory(Exception):
-    """There is no repository that can be given to the agent; one line that says why."""
+    """There is no repository that can be given to the agent; the text is one line with the reason."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Repository:
         if not place.is_dir():
             line = _first_line(Path(os.path.realpath(place)))
             if not line.startswith("gitdir: ") or "\0" in line:
-                raise NoHistory(f"{place} names no repository; see: git status")
+                raise NoHistory(f"{place} does not name a repository; see: git status")
             own = root / line.removeprefix("gitdir: ")
         own = Path(os.path.realpath(own))
         common = own

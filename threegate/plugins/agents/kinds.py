@@ -12,7 +12,7 @@ from threegate.trail.payloads.payload import Payload, SignedAct, because, frozen
 
 @frozen_fields
 class AgentStarted(SignedAct):
-    """An agent is about to live in its jail; signed where an operator let it reach hosts."""
+    """An agent is about to start in its jail; signed if an operator lets it reach hosts."""
 
     kind = "agent_started"
 
@@ -44,7 +44,7 @@ class AgentStarted(SignedAct):
     hosts: tuple[str, ...] | None = None
     """Hosts that it may send anything to (``--allow``)."""
     parent: str | None = None
-    """Id of the run that ended, in whose work copy this one goes on."""
+    """Id of the run that ended, in whose work copy this one continues."""
 
     def sentence(self) -> str:
         project = f" on the project {self.project}" if self.project else ""
@@ -80,7 +80,7 @@ class FindingsDecided(Payload):
 
 @frozen_fields
 class AgentEnded(Payload):
-    """An agent's run ended: nothing of it lives any more."""
+    """An agent's run ended: none of its processes is alive any more."""
 
     kind = "agent_ended"
 

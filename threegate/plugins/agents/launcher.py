@@ -38,8 +38,7 @@ from threegate.plugins.agents.file_findings import Finding
 from threegate.plugins.agents.kinds import AgentEnded, AgentStarted
 from threegate.plugins.agents.model_counts import ModelCounts, RelaySettings
 from threegate.plugins.agents.names_layer import names_work
-from threegate.plugins.agents.profile import Filled, Profile, load_profile
-from threegate.plugins.agents.program import Program, find_program
+from threegate.plugins.agents.profile import Filled, Profile, Program, find_program, load_profile
 from threegate.plugins.agents.project_survey import Survey, scan_cache, survey
 from threegate.plugins.agents.propose import register_project
 from threegate.plugins.agents.read_folders import ReadFolder
@@ -108,7 +107,7 @@ class Wanted:
     fresh: bool = False
     """Whether it starts with an empty HOME."""
     parent: tuple[AgentRun, RunFacts] | None = None
-    """The run in whose copy it goes on."""
+    """The run in whose copy it continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +173,6 @@ class _Plan:
 
     profile: Profile
     program: Program
-    arguments: tuple[str, ...]
     account: Account
     root: Path
     read: tuple[Path, ...]
@@ -212,7 +210,7 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
         refuse_continuing(*wanted.parent, wanted.shown)
         profile = _rest(profile, account, *wanted.parent)
     root = refuse_project(wanted.project, context.workspace, context.workspace_id)
-    program, arguments = find_program(profile, wanted.arguments)
+    program = find_program(profile, wanted.arguments)
     for host in wanted.hosts:
         if not _HOST(host):
             raise InvalidInput(f"--allow {host}: give the name of one host, in lower case, without port or path")
@@ -226,13 +224,13 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     key = _key(context, profile)
     jails.check_walls(account)
     links = tuple(link for folder in (wanted.project, *wanted.read) for link in typed_links(folder))
-    return _Plan(profile, program, arguments, account, root, tuple(dict.fromkeys(read)), links, key)
+    return _Plan(profile, program, account, root, tuple(dict.fromkeys(read)), links, key)
 
 
 def _rest(profile: Profile, account: Account, parent: AgentRun, facts: RunFacts) -> Profile:
-    """A profile with what a run that is continued left of its budgets. Raises InvalidInput."""
+    """A profile with what is left of the budgets of a run that is continued. Raises InvalidInput."""
     if account.uid != facts.uid:
-        raise InvalidInput(f"{parent.run_id}: ran as {facts.account}; only the same account can go on in its copy")
+        raise InvalidInput(f"{parent.run_id}: ran as {facts.account}; only the same account can continue in its copy")
     if not profile.url:
         return profile
     if facts.used_requests < 0:
@@ -248,7 +246,9 @@ def _rest(profile: Profile, account: Account, parent: AgentRun, facts: RunFacts)
     }
     for name, rest in left.items():
         if rest <= 0:
-            raise InvalidInput(f"agents.{profile.name}.{name}: used up by the run {parent.run_id}; raise it to go on")
+            raise InvalidInput(
+                f"agents.{profile.name}.{name}: used up by the run {parent.run_id}; raise it to continue"
+            )
     return profile.but(limits=whole.but(**left))
 
 
@@ -428,7 +428,7 @@ class _Launch:
         self._facts = self._first_facts(self._copy.kind)
 
     def _first_facts(self, kind: CopyKind) -> RunFacts:
-        """What is known of the run before anything of it is anywhere else."""
+        """The first facts, before anything of the run is recorded elsewhere."""
         plan = self._plan
         return RunFacts(
             profile=plan.profile.name,
@@ -445,7 +445,7 @@ class _Launch:
         )
 
     def _take_over(self, parent: AgentRun, facts: RunFacts, kind: CopyKind, now: Survey, said: list[str]) -> None:
-        """Go on in the copy of another run. Raises InvalidInput, Unavailable, OSError."""
+        """Continue in the copy of another run. Raises InvalidInput, Unavailable, OSError."""
         plan, run = self._plan, self._run
         if facts.copy == "overlay" and kind != "overlay":
             raise Unavailable(f"{parent.run_id}: its copy is an overlay, which cannot be mounted here any more")
@@ -571,9 +571,8 @@ class _Launch:
         """From the agent's first instruction to the trail's end event. Raises TrailError."""
         code, reason = jails.NOT_STARTED, None
         try:
-            program, arguments = self._plan.program, self._plan.arguments
-            filled = Filled(self._plan.profile, str(self._plan.root))
-            words = [*program.words, *map(filled.text, self._plan.profile.args), *arguments]
+            program, filled = self._plan.program, Filled(self._plan.profile, str(self._plan.root))
+            words = [program.file, *map(filled.text, self._plan.profile.args), *program.arguments]
             with DiskWatch(self._run, self._most) as watch:
 
                 def started(process: JailProcess) -> None:

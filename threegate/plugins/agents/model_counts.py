@@ -37,6 +37,7 @@ class ModelCounts:
 
     def write(self, descriptor: int) -> None:
         """Write the counts to the file, for the launcher."""
+        # One write of a fixed length: the launcher reads whole counts even if the relay was killed.
         os.pwrite(descriptor, json.dumps(asdict(self)).encode().ljust(_COUNTS_BYTES), 0)
 
     @classmethod

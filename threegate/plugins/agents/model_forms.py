@@ -180,7 +180,7 @@ def later(found: Callable[[], Form]) -> Form:
 def check_fields(value: Mapping[str, Any], listed: Listed, what: str) -> None:
     """Check an object's keys and their values. Raises ModelRequestRefused."""
     for key, item in value.items():
-        if item is None:
+        if item is None:  # providers ignore a key whose value is null
             continue
         form = listed.get(key)
         if form is not None:

@@ -74,7 +74,7 @@ class Relay:
         self._file = counts
         self._client = httpx.AsyncClient(
             follow_redirects=False,
-            trust_env=False,
+            trust_env=False,  # no proxy and no netrc of the person
             timeout=httpx.Timeout(limits.AGENT_MODEL_SECONDS, connect=20),
         )
         self.counts = ModelCounts()
@@ -244,7 +244,7 @@ class _Usage:
         """Count the numbers in a text; return its end, where a number may continue."""
         for match in _USAGE.finditer(text):
             self._said[match[1]] = max(self._said.get(match[1], 0), int(match[2]))
-        return text[-64:]
+        return text[-64:]  # a name and the beginning of its number may be in two pieces
 
     @property
     def tokens(self) -> int:
@@ -256,6 +256,7 @@ class _Usage:
 def _declared(heads: Mapping[str, str]) -> int:
     """How many bytes a body will have at most. Raises ModelRequestRefused."""
     length = heads.get("content-length", "")
+    # Without a length, or with one that is not a number, the largest body is reserved.
     size = int(length) if length.isdecimal() and len(length) < 19 else limits.AGENT_MODEL_REQUEST_BYTES
     if size > limits.AGENT_MODEL_REQUEST_BYTES:
         raise ModelRequestRefused(f"more than {limits.AGENT_MODEL_REQUEST_BYTES >> 20} MiB in one request")

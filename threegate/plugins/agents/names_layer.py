@@ -14,13 +14,13 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
 from threegate.core import removal
-from threegate.core.held_folder import hold_path, open_inside
-from threegate.plugins.agents.held_paths import FOLDER, opened
+from threegate.core.held_folder import hold_path
+from threegate.plugins.agents.held_paths import opened
 from threegate.plugins.agents.project_survey import Original, Survey
 from threegate.plugins.changes.trees import HeldTree, TreeEntry
 from threegate.plugins.jail.jail import Account, Layered, layers_work
@@ -44,7 +44,7 @@ def make_names(start: Survey, source: int, layer: Path, *, exact: bool = False) 
     _alike(layer, os.fstat(source), exact)
     with hold_path(layer) as top:
         for above in sorted(children):  # a folder comes before what is in it
-            _make_folder(top.fileno(), above, children[above], _Source(source, above), exact)
+            _make_folder(top.fileno(), source, above, children[above], exact)
 
 
 def _by_folder(start: Survey) -> dict[str, dict[str, Original]]:
@@ -64,78 +64,58 @@ def _by_folder(start: Survey) -> dict[str, dict[str, Original]]:
     return children
 
 
-class _Source:
-    """A folder of the project, opened when it is asked for."""
-
-    def __init__(self, top: int, path: str) -> None:
-        self._top = top
-        self._path = path
-        self._descriptor: int | None = None
-
-    def target(self, name: str) -> str | None:
-        """What a link leads to; None if it is not a link any more."""
-        with suppress(OSError):
-            return os.readlink(name, dir_fd=self._open())
-        return None
-
-    def facts(self, name: str) -> os.stat_result:
-        """Raises OSError."""
-        return os.stat(name, dir_fd=self._open(), follow_symlinks=False)
-
-    def close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-
-    def _open(self) -> int:
-        if self._descriptor is None:
-            self._descriptor = open_inside(self._top, self._path or ".", FOLDER)
-        return self._descriptor
-
-
-def _make_folder(top: int, above: str, wanted: Mapping[str, Original], source: _Source, exact: bool) -> None:
+def _make_folder(top: int, source: int, above: str, wanted: Mapping[str, Original], exact: bool) -> None:
     """Give a folder of the layer exactly the entries that are wanted. Raises OSError."""
-    with closing(source), opened(top, above) as held:
+    with ExitStack() as opening:
+        held = opening.enter_context(opened(top, above))
+        real = -1
+        with suppress(OSError):  # it may be gone from the project, or be a folder that only the agent had
+            real = opening.enter_context(opened(source, above))
         kept = set()
         with os.scandir(held) as found:
             for there in list(found):
-                if there.name in wanted and _is_kept(held, there, wanted[there.name], source):
+                if there.name in wanted and _is_kept(held, there, wanted[there.name], real):
                     kept.add(there.name)
                 else:
                     _remove(held, there.name)
         for name, entry in wanted.items():
             if name not in kept:
-                _make(held, f"{above}/{name}" if above else name, name, entry, source)
+                _make(held, f"{above}/{name}" if above else name, name, entry, real)
             if exact:
                 with suppress(OSError):
-                    _alike(name, source.facts(name), exact, held)
+                    _alike(name, os.stat(name, dir_fd=real, follow_symlinks=False), exact, held)
 
 
-def _make(held: int, path: str, name: str, entry: Original, source: _Source) -> None:
+def _make(held: int, path: str, name: str, entry: Original, real: int) -> None:
     if entry.kind == "file":
         make_stub(held, name, path, size=entry.size, mode=entry.mode & 0o777, mtime_ns=entry.mtime_ns)
     elif entry.kind == "folder":
         os.mkdir(name, 0o700, dir_fd=held)
         os.chmod(name, _folder_mode(entry), dir_fd=held)
-    elif (target := source.target(name)) is not None:
+    elif (target := _target(real, name)) is not None:
         os.symlink(target, name, dir_fd=held)
 
 
-def _is_kept(held: int, there: os.DirEntry[str], entry: Original, source: _Source) -> bool:
-    """Whether an entry of the layer of an earlier start is what is made of this one now. A file has its time last, so
-    one that has it is whole.
-    """
+def _is_kept(held: int, there: os.DirEntry[str], entry: Original, real: int) -> bool:
+    """Whether an entry of the layer of an earlier start is what is made of this one now."""
     facts = there.stat(follow_symlinks=False)
-    if entry.kind == "file":
+    if entry.kind == "file":  # it got its time last, so one that has it is whole
         same = stat.S_ISREG(facts.st_mode) and facts.st_size == entry.size and facts.st_mtime_ns == entry.mtime_ns
         return same and stat.S_IMODE(facts.st_mode) == entry.mode & 0o777
     if entry.kind == "folder":
         return stat.S_ISDIR(facts.st_mode) and stat.S_IMODE(facts.st_mode) == _folder_mode(entry)
-    return stat.S_ISLNK(facts.st_mode) and os.readlink(there.name, dir_fd=held) == source.target(there.name)
+    return stat.S_ISLNK(facts.st_mode) and os.readlink(there.name, dir_fd=held) == _target(real, there.name)
+
+
+def _target(folder: int, name: str) -> str | None:
+    """What a link leads to; None if it is not a link any more."""
+    with suppress(OSError):
+        return os.readlink(name, dir_fd=folder)
+    return None
 
 
 def _folder_mode(entry: Original) -> int:
-    """This account must be able to go into the folders of the layer."""
-    return entry.mode & 0o777 | 0o700
+    return entry.mode & 0o777 | 0o700  # this account must be able to enter the folders of the layer
 
 
 def _remove(held: int, name: str) -> None:

@@ -1,7 +1,6 @@
-"""Read the outputs that were returned to a requester.
+"""Outputs that were returned to a requester.
 
-Invariant: files are opened below the results folder of the requester's own requester_folders, by the digest
-in outputs.json.
+Invariant: files are opened below the requester's own results folder, by the digest in outputs.json.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from threegate.core.workspace import RequesterFolders, Workspace
 from threegate.launch.results.released import OUTPUTS_FILE
 
 
-def outputs_of(workspace: Workspace, requester_folders: RequesterFolders, request_id: str) -> list[dict[str, Any]]:
+def outputs_of(workspace: Workspace, folders: RequesterFolders, request_id: str) -> list[dict[str, Any]]:
     """The rows of outputs.json; empty if there is none."""
     try:
-        with workspace.hold(requester_folders.results) as results, results.folder(request_id) as folder:
+        with workspace.hold(folders.results) as results, results.folder(request_id) as folder:
             data, _ = folder.read(OUTPUTS_FILE, max_bytes=limits.OUTPUTS_BYTES)
             value = canonical.loads_strict(data, max_bytes=limits.OUTPUTS_BYTES)
     except (OSError, canonical.StrictJSONError):
@@ -29,35 +28,25 @@ def outputs_of(workspace: Workspace, requester_folders: RequesterFolders, reques
 
 
 def read_output(
-    workspace: Workspace,
-    requester_folders: RequesterFolders,
-    request_id: str,
-    path: str,
-    offset: int,
-    length: int,
+    workspace: Workspace, folders: RequesterFolders, request_id: str, path: str, offset: int, length: int
 ) -> dict[str, Any]:
     """Part of an output: text if it is UTF-8, else base64. Raises InvalidInput with what to do instead."""
     path = path.removeprefix("/out/")
-    rows = outputs_of(workspace, requester_folders, request_id)
+    rows = outputs_of(workspace, folders, request_id)
     row = next((row for row in rows if row["path"] == path), None)
     if row is None:
         known = ", ".join(str(row["path"]) for row in rows[:16]) or "none"
         raise InvalidInput(f"path: no such output; outputs: {known}")
     if not row["released"]:
         raise InvalidInput(f"path: this output was held back ({row['why']}); ask the operator for it")
-    with workspace.hold(requester_folders.results) as results, results.folder(request_id) as folder:
+    with workspace.hold(folders.results) as results, results.folder(request_id) as folder:
         descriptor, _ = folder.open_regular(row["sha256"])
         try:
             data = os.pread(descriptor, length, offset)
         finally:
             os.close(descriptor)
-    rest = max(0, row["size"] - offset - len(data))
-    return {"request_id": request_id, "path": path, "offset": offset, "rest": rest, **content(data)}
-
-
-def content(data: bytes) -> dict[str, str]:
-    """Bytes in a form that fits into JSON."""
+    value = {"request_id": request_id, "path": path, "offset": offset, "rest": max(0, row["size"] - offset - len(data))}
     try:
-        return {"text": data.decode("utf-8")}
+        return {**value, "text": data.decode("utf-8")}
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
+        return {**value, "base64": base64.b64encode(data).decode()}

@@ -1,4 +1,4 @@
-"""Profiles of agents: data that says how a program is started in the jail, and which files are written for it.
+"""Profiles of agents: how a program is started in the jail, and which files are written for it.
 
 Invariant: a profile is package data, changed only by the operator's settings. It contains no secret: what an agent uses
 as its key is a placeholder that is worthless outside the jail.
@@ -6,24 +6,29 @@ as its key is a placeholder that is worthless outside the jail.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import shutil
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from string import Template
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from threegate.core.errors import InvalidInput
+from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.toml_table import Table, WrongValueError, read_table
 from threegate.plugins.changes.section import AGENT_NAME, AgentSettings, AgentsSettings
-from threegate.plugins.jail.jail import DOOR, HOME, MODEL_PORT
+from threegate.plugins.jail.jail import DOOR, HOME, MODEL_PORT, Bound
+from threegate.plugins.jail.program_folder import folder_of, interpreter_of
 
 Protocol = Literal["responses", "chat", "messages", "gemini"]
 DOOR_ARGV: Final = ("/usr/bin/socat", "-", f"UNIX-CONNECT:{DOOR}")
-"""What an agent starts as its MCP server; it needs nothing of ours installed in the jail."""
+"""What an agent starts as its MCP server; nothing of ThreeGate has to be in the jail."""
 
 
 class WrittenFile(Table):
@@ -101,6 +106,45 @@ class Filled:
             ) from None
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An agent's program and its arguments, as the jail starts it."""
+
+    file: str
+    arguments: tuple[str, ...]
+    sha256: str
+    bound: tuple[Bound, ...]
+    """The folders that it needs, read-only, and never the home folder or a folder that contains it."""
+    path: tuple[str, ...]
+    """Folders for PATH, before the system's."""
+
+
+def find_program(profile: Profile, arguments: Sequence[str]) -> Program:
+    """The program of a profile. Raises InvalidInput, Unavailable with how to install it."""
+    words = [profile.program, *arguments] if profile.program else [*arguments]
+    if not words:
+        raise InvalidInput(f"{profile.name}: no program; {profile.install}")
+    name, *rest = words
+    place = shutil.which(name)
+    if place is None:
+        how = f"install it with: {profile.install}" if profile.program else profile.install
+        raise Unavailable(f"{name}: {profile.title} is not installed; {how}")
+    real = Path(place).resolve()
+    interpreter = interpreter_of(real)
+    files = [real] if interpreter is None else [real, interpreter]
+    with real.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    folders = dict.fromkeys(folder for folder in map(folder_of, files) if folder is not None)
+    path = dict.fromkeys(str(file.parent) for file in files)
+    return Program(
+        str(real),
+        tuple(rest),
+        digest,
+        tuple(Bound(folder, str(folder)) for folder in folders),
+        tuple(place for place in path if not place.startswith("/usr/")),
+    )
+
+
 def profile_names(settings: Settings) -> list[str]:
     """The profiles from the package and the settings."""
     packaged = {item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml")}
@@ -124,7 +168,7 @@ def load_profile(name: str, settings: Settings) -> Profile:
         raise InvalidInput(
             f"profile {base} of the package is broken ({type(error).__name__}); reinstall threegate"
         ) from None
-    changes = {
+    changes = {  # what is empty in the settings is the profile's
         key: getattr(own, key)
         for key in ("program", "args", "protocol", "url", "models", "wait_sec")
         if getattr(own, key)

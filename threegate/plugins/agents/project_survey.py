@@ -24,7 +24,7 @@ from typing import Final, Literal, NamedTuple
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.user_state import UserState
-from threegate.plugins.agents.file_findings import Finding, find_in_file, may_list, without_findings
+from threegate.plugins.agents.file_findings import Finding, find_in_file
 from threegate.plugins.agents.git_repository import NoHistory, Repository, tracked_paths
 from threegate.plugins.agents.held_paths import FOLDER
 from threegate.plugins.agents.secret_files import is_secret_path
@@ -40,8 +40,6 @@ _TOLD: Final = 16
 """Entries from one call of `progress` to the next."""
 _HASHED_BYTES: Final = 4096
 """From this size on a file's bytes are worth a digest, if that saves a second scan."""
-_TOGETHER_BYTES: Final = 1 << 18
-"""What files that are scanned together have at most."""
 _RULES: Final = 3
 """Number of the rules by which files are scanned: with others, what was found before does not count."""
 
@@ -163,8 +161,8 @@ def survey(
     key: bytes = b"",
     answers: Mapping[str, bool] = MappingProxyType({}),
 ) -> Survey:
-    """Survey a whole project. `shown` are paths that are never hidden; `cache` stores which files were free
-    of secrets. `answers` are digests of findings, keyed with `key`, of which somebody decided whether they hide.
+    """Survey a whole project. `shown` are paths that are never hidden; `cache` stores which files were free of secrets.
+    `answers` are digests of findings, keyed with `key`, with what somebody decided: whether they hide the file.
 
     Without `project` it is a folder that the agent only reads, such as a toolchain. There is nothing in it to ask
     about, and a program may be run by who may not read it. Raises InvalidInput for more than AGENT_COPY_ENTRIES
@@ -217,13 +215,11 @@ class _Surveying:
                 data = durable.read_regular(self._file, max_bytes=limits.AGENT_SCANNED_LIST_BYTES)
                 self._known = dict(json.loads(data))
         self._now: dict[str, list[int]] = {}
-        self._clean: set[str] = set()
-        """Files that were scanned together, have nothing, and were not looked at since."""
         self._changed = False
 
     def look(self, folder: int, prefix: str) -> bool:
-        """Look at an open folder and everything below it. False, and nothing is noted, if it is a workspace of
-        ThreeGate, which has the drafts, keys and trail of a person; the top is none.
+        """Survey an open folder and everything below it. False, without a note, for a workspace of ThreeGate below the
+        top, which has the drafts, keys and trail of a person.
         """
         found = self._found
         if prefix.count("/") > limits.AGENT_PATH_DEPTH:
@@ -232,7 +228,6 @@ class _Surveying:
             listed = sorted(entries, key=lambda entry: entry.name)
         if prefix and is_workspace({entry.name for entry in listed}):
             return False
-        self._scan_together(prefix, listed, folder)
         for entry in listed:
             path = prefix + entry.name
             try:
@@ -304,46 +299,12 @@ class _Surveying:
         if len(data) >= _HASHED_BYTES and path in self._tracked and self._algorithm:
             self._found.clean_blobs.add(object_id(self._algorithm, b"blob", data))
 
-    def _scan_together(self, prefix: str, entries: list[os.DirEntry[str]], folder: int) -> None:
-        """Scan the small new files of a folder together, if only what is certain counts in them. `_secret` scans those
-        of which this does not show that they are clean.
-        """
-        # An entry keeps what `lstat` returned first, so `_secret` notes what was true before the bytes were read, and a
-        # file that changed since is scanned again the next time.
-        files: dict[str, bytes] = {}
-        left = _TOGETHER_BYTES
-        for entry in entries:
-            path = prefix + entry.name
-            if path in self._known or (self._project and may_list(path)):
-                continue
-            with suppress(OSError):
-                facts = entry.stat(follow_symlinks=False)
-                if not stat.S_ISREG(facts.st_mode) or facts.st_dev != self._device or facts.st_size > _TOGETHER_BYTES:
-                    continue
-                if facts.st_size > left:
-                    self._scan(files)
-                    left = _TOGETHER_BYTES
-                files[path] = _first_bytes(entry.name, folder, facts.st_size)
-                left -= facts.st_size
-        self._scan(files)
-
-    def _scan(self, files: dict[str, bytes]) -> None:
-        for path in without_findings(files):
-            self._clean.add(path)
-            self._note_clean(path, files[path])
-        files.clear()
-
     def _secret(self, path: str, name: str, facts: os.stat_result, folder: int) -> Reason | None:
         """Whether a file is a secret, or has one in its first AGENT_SCANNED_BYTES, or cannot be read."""
         key = [facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino]
         before = self._known.get(path)
         if before == [*key, 0]:
             self._now[path] = before
-            return None
-        if path in self._clean:
-            self._clean.remove(path)
-            self._now[path] = [*key, 0]
-            self._changed = True
             return None
         try:
             data = _first_bytes(name, folder, facts.st_size)

@@ -146,12 +146,12 @@ def draft_changes(
 
     try:
         draft = drafted((*commit_lines(commits.messages), *commits.as_one(), *commits.left_out()))
-    except InvalidInput:
+    except InvalidInput:  # a message may have words that gate 1 refuses in a request
         if not commits.messages:
             raise
         without = f"{len(commits.messages)} commits of the agent: gate 1 refuses the words of a message"
         draft = drafted((without, *commits.left_out()))
-    remember_proposed(run, made)
+    remember_proposed(run, made)  # first: the daemon may apply the draft as soon as it is there
     with workspace.hold(run.files) as files:
         for data in filter(None, (made.data, commits.archive)):
             with suppress(FileExistsError):

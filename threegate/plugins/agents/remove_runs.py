@@ -1,6 +1,6 @@
 """Remove the folders of agents' runs that have ended, to free their space on the disk.
 
-Invariant: the trail says so first; a run that is alive, or that a request waiting or running came from, is never
+Invariant: the trail has the removal first; a run that is alive, or has a request that waits or runs, is never
 removed. What the trail and the workspace's own folders have of its requests stays. It works on a full disk.
 """
 
@@ -83,9 +83,10 @@ def prune_runs(
     """Remove the runs that ended before a time, as all their requests did, and that have no draft left to decide on.
     Raises TrailError, OSError.
     """
+    # By the time of its facts: its launcher wrote them last when it recorded the end.
     old = [run for run, facts in all_runs(workspace) if facts.ended and run.facts.stat().st_mtime < before.timestamp()]
     removed = []
-    for run in old and _unneeded(trail, old, before):
+    for run in old and _unneeded(trail, old, before):  # the whole trail is read only if there is something to remove
         with lock_ended(run) as ended:
             found = _measured(run)
             if not ended or found.drafts:
@@ -122,6 +123,7 @@ def _measured(run: AgentRun) -> RemovedRun:
 
 def _put_aside(held: LockedTrail, removed: RemovedRun, run: AgentRun, actor: str) -> None:
     """Announce it, and put the folder out of sight."""
+    # By one rename: to remove a large tree takes long, and what is left of it after a crash must not look like a run.
     moves.announce(held, Pruned(what="agent run", run=removed.run, removed=removed.space.names), actor=actor)
     durable.rename(run.folder, run.folder.with_name(f"{_DOOMED}{removed.run}"))
     durable.sync_folder(run.folder.parent)

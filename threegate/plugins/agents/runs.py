@@ -73,9 +73,9 @@ class RunFacts:
     reading: tuple[str, ...] = ()
     """The folders of `--read`, by their real paths."""
     parent: str = ""
-    """The run in whose copy this one went on."""
+    """The run in whose copy this one continued."""
     continued: str = ""
-    """The run that went on in the copy, which is not here any more."""
+    """The run that continued in the copy, which is no longer here."""
     used_requests: int = -1
     """What this run and those before it in its copy used of their budgets; -1 until the end is known."""
     used_bytes: int = -1
@@ -256,8 +256,8 @@ def stop_run(run: AgentRun, facts: RunFacts) -> bool:
 
 
 def read_frozen(run: AgentRun, read: Callable[[], T]) -> T:
-    """What `read` returns of the run's work copy while no process of its jail went on. Raises OSError, Unavailable, and
-    what `read` raises. What was read while a process went on is read again.
+    """What `read` returns of the run's work copy while no process of its jail ran. Raises OSError, Unavailable, and
+    what `read` raises. What was read while a process ran is read again.
     """
     for _ in range(limits.AGENT_READS):
         with frozen(run) as stood:
@@ -315,7 +315,7 @@ def _moves(jail: int) -> dict[tuple[int, int], str] | None:
 
 
 def _jail_of(run: AgentRun) -> int:
-    """The process of a run's jail; 0 if there is none any more. Raises Unavailable.
+    """The process of a run's jail; 0 if it has ended. Raises Unavailable.
 
     An agent may make its first call before its launcher has recorded which process the jail is.
     """
@@ -423,7 +423,7 @@ def _jail_states(jail: int) -> dict[int, str]:
 
 
 def _state(pid: int) -> str:
-    """The state of a process: that of a thread that goes on, if one does."""
+    """The state of a process: that of a running thread, if it has one."""
     # The first thread, whose state /proc has for the process, may have ended long before the others.
     states = [_stat(pid, thread)[0] for thread in _threads(pid)]
     return next((state for state in states if state not in _STILL), states[0] if states else "X")

@@ -49,7 +49,7 @@ def keep_answers(workspace: Workspace, answers: Answers, decided: Mapping[str, b
     """Record what a person decided, digest → whether it is hidden. Raises InvalidInput, TrailError, OSError."""
     with Trail(workspace).locked() as trail:
         key, projects = _read(workspace)
-        if projects and key != answers.key:
+        if projects and key != answers.key:  # digests of another key are of no finding here
             raise InvalidInput(f"{workspace.findings_file}: changed meanwhile; start again")
         mine = projects.setdefault(answers.root, {})
         mine |= {digest: "hide" if hides else "show" for digest, hides in decided.items()}
@@ -79,6 +79,7 @@ def _read(workspace: Workspace) -> tuple[bytes, dict[str, dict[str, str]]]:
         data = durable.read_regular(path, max_bytes=limits.FINDINGS_FILE_BYTES)
         value = canonical.loads_strict(data, max_bytes=limits.FINDINGS_FILE_BYTES)
         key, projects = bytes.fromhex(value["key"]), value["projects"]
+        # Only the very bytes that this program writes: a file that was edited has answers that nobody gave.
         if _render(key, projects) != data or len(key) != _KEY_BYTES:
             raise ValueError("changed by hand")
         if any(said not in ("hide", "show") for answers in projects.values() for said in answers.values()):

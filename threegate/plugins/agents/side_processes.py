@@ -23,9 +23,8 @@ from threegate.plugins.jail.side_process import SideProcess, start_side_process
 def start_model_relay(
     listener: socket.socket, settings: RelaySettings, cgroups: Sequence[Path] = ()
 ) -> tuple[SideProcess, int]:
-    """The relay, and a descriptor for its counts, which the caller closes. It is in the run's cgroups before it
-    does anything, because it holds what the agent sends. Raises Unavailable.
-    """
+    """The relay, and a descriptor for its counts, which the caller closes. Raises Unavailable."""
+    # It is in the run's cgroups before it does anything, because it holds what the agent sends.
     counts = os.memfd_create("counts", os.MFD_CLOEXEC)
     descriptors = (listener.fileno(), counts)
     command = own_process("threegate.plugins.agents.model_relay", *map(str, descriptors))

@@ -76,7 +76,7 @@ class _Forwarding(threading.Thread):
         self._source, self._target, self._first, self._answer = source, target, first, answer
         self._screen = TerminalFilter() if os.isatty(target) else None
         self.ended, self._ending = os.pipe()
-        """`ended` is readable once this is over."""
+        """`ended` is readable once the output has ended."""
 
     def run(self) -> None:
         """Read, filter if it reaches a terminal, write; at the end, reset that terminal."""
@@ -93,6 +93,7 @@ class _Forwarding(threading.Thread):
         os.close(self._ending)
 
     def _read(self) -> bytes:
+        # The pty does not block, because what is typed is written to it.
         select.select([self._source], [], [])
         return os.read(self._source, _PIECE)
 

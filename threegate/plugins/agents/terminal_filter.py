@@ -72,7 +72,7 @@ _STAYS: Final = re.compile(r"\[[0-9;:]*m|[=>]").fullmatch
 
 
 def _split(body: str) -> Iterator[str]:
-    """The sequences for single modes that one for several stands for."""
+    """The sequences for single modes that a sequence for several modes means."""
     if body[-1] not in "hl":
         yield body
         return

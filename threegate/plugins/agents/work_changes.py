@@ -22,21 +22,23 @@ from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import HeldFolder, hold_path, open_inside
 from threegate.core.workspace import AgentRun
+from threegate.plugins.agents.git_index import read_index
 from threegate.plugins.agents.held_paths import parent_of
 from threegate.plugins.agents.names_layer import NamesTree, StartTree
 from threegate.plugins.agents.project_ignores import read_ignoring
 from threegate.plugins.agents.project_survey import Original, is_within
-from threegate.plugins.agents.start_bytes import start_bytes
-from threegate.plugins.agents.work_copy import WorkCopy
+from threegate.plugins.agents.work_copy import INDEX, WorkCopy
 from threegate.plugins.changes.ignored import IgnoreRules
 from threegate.plugins.changes.make import LeftOut, MadeChangeSet, make_change_set, refuse_exhausted, utf_8
 from threegate.plugins.changes.merge import MergedFile, MergedTree, base_name, merge_files
 from threegate.plugins.changes.path_rules import is_repository
+from threegate.plugins.changes.project_repository import BranchRefused, ObjectStore, ProjectRepository
 from threegate.plugins.changes.protected_paths import ProtectedPaths
 from threegate.plugins.changes.table import ChangeSetError, Row, TableNode, read_table, render_table
 from threegate.plugins.changes.trees import HeldTree, OverlayTree, Tree, TreeEntry, node_of
 
 _MOVED: Final = "changed in the project too since the run began"
+_SECOND: Final = 1_000_000_000
 
 
 def read_changes(
@@ -215,7 +217,7 @@ def _above(path: str) -> str:
 
 
 _Proposed = Mapping[str, Mapping[TableNode | None, TableNode | None]]
-"""What a run proposed to make of each path, with what it was to replace."""
+"""What a run proposed for each path, with what it was to replace."""
 
 
 def _proposed(run: AgentRun) -> _Proposed:
@@ -299,6 +301,33 @@ def _bases(copy: WorkCopy, paths: list[str]) -> dict[str, bytes]:
             refuse_exhausted(error)
             left[path] = start
     return found | start_bytes(copy.run, left)
+
+
+def start_bytes(run: AgentRun, files: Mapping[str, Original]) -> dict[str, bytes]:
+    """The bytes at the start of a run of those of some files that were clean then, and that git stores as they are;
+    none without git.
+    """
+    found: dict[str, bytes] = {}
+    try:
+        wanted = dict(_clean(run, files)) if files else {}
+        if wanted:
+            with ObjectStore(ProjectRepository.at(run.git), next(iter(wanted.values())), {}) as store:
+                for path, oid in wanted.items():
+                    kind, data = store.read(oid, limits.AGENT_BASE_BYTES)
+                    if kind == "blob" and len(data) == files[path].size:
+                        found[path] = data
+    except (BranchRefused, OSError, ValueError, IndexError):  # then what has no bytes is left out by name
+        return found
+    return found
+
+
+def _clean(run: AgentRun, files: Mapping[str, Original]) -> Iterator[tuple[str, str]]:
+    """The path and the blob of each file that was as the index had it. Raises OSError, ValueError, IndexError."""
+    for entry in read_index(durable.read_regular(run.git / INDEX, max_bytes=limits.SNAPSHOT_BYTES)):
+        path = os.fsdecode(entry.path)
+        start = files.get(path)
+        if start is not None and entry.is_of(start.mtime_ns // _SECOND, start.inode, start.size):
+            yield path, entry.oid
 
 
 def _merged(copy: WorkCopy, project: Tree, work: Tree, moved: list[str]) -> dict[str, MergedFile]:

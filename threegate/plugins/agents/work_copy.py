@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -27,12 +27,13 @@ from threegate.plugins.agents.held_paths import FOLDER, read_inside
 from threegate.plugins.agents.names_layer import make_names
 from threegate.plugins.agents.project_ignores import gather, to_bytes
 from threegate.plugins.agents.project_survey import Original, Survey, survey
-from threegate.plugins.agents.start_bytes import keep_index
 from threegate.plugins.changes.make import utf_8
 from threegate.plugins.changes.project import ProjectError
 from threegate.plugins.jail.jail import Account, Bound, Layered
 
 UPPER, SCRATCH, NAMES, TREE = "upper", "scratch", "names", "tree"
+INDEX: Final = "index"
+"""The project's index at the start, in a run's `git` folder."""
 _GIT_OBJECTS: Final = "/run/git-objects"
 
 CopyKind = Literal["overlay", "plain"]
@@ -64,10 +65,11 @@ def refuse_project(path: Path, workspace: Workspace, workspace_id: str, *, copie
             raise InvalidInput(f"{path}: is or contains {what}; name a folder with only the project")
         if folder != home and folder in root.parents:
             raise InvalidInput(f"{path}: is inside {what}; name a project elsewhere")
+    # A workspace of another person, or one that is not this process's, counts too.
     for parent in (root, *root.parents):
         if (parent / "threegate.toml").is_file() and (parent / "tool-exec").is_dir():
             raise InvalidInput(f"{path}: is inside the workspace {parent}; name a project elsewhere")
-    if len(root.parts) < 3:
+    if len(root.parts) < 3:  # such as /usr or /srv
         raise InvalidInput(f"{path}: is a system folder; name a folder with only the project")
     return root
 
@@ -238,7 +240,8 @@ class WorkCopy:
                 progress=progress,
             )
             history.write(repository, self.top / ".git", _GIT_OBJECTS)
-            keep_index(repository, self.run)
+            with suppress(FileNotFoundError):  # beside the objects, where no agent sees it
+                (self.run.git / INDEX).write_bytes(repository.read_own("index"))
         except (NoHistory, ProjectError) as error:
             say(f"git: the agent has no repository: {error}")
             return

@@ -167,7 +167,7 @@ def test_forged_trees_and_blobs_are_not_proposed(user: Person) -> None:
             f"what it committed on {name} could not be proposed: the agent's branch: a tree has a name" in done.stderr
         )
     assert "what it committed on cut could not be proposed" in done.stderr, done
-    assert "what it committed on lie could not be proposed" in done.stderr and "other bytes than its id" in done.stderr
+    assert "what it committed on lie could not be proposed" in done.stderr and "do not have this id" in done.stderr
     drafts = [path.read_text() for path in user.workspace.glob("tool-exec/agents/*/inbox/TR-*.md")]
     assert len(drafts) == 1 and ".git" not in drafts[0].partition("## Changes")[2]
     assert user.outside() == before
