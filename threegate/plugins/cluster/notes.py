@@ -48,9 +48,7 @@ class _Run(_Note):
 
 
 class Status(_Part):
-    """What a worker offers and runs, except its rows per backend, which the ledger reads using the
-    registry.
-    """
+    """What a worker offers and runs, except its rows per backend, which the ledger reads using the registry."""
 
     machine: str = Field(pattern=rf"^[A-Za-z0-9._-]{{0,{limits.CLUSTER_NAME_CHARS}}}$")
     boot: str = Field(pattern=r"^[0-9a-f]{1,32}$")

@@ -39,9 +39,7 @@ _CHUNK: Final = 1 << 20
 
 
 def folder_of(request_id: str) -> str:
-    """The folder of a request in a pack: its id, or where that is no file name (gate 1 refused it), one made of its
-    digest.
-    """
+    """A request's folder in a pack: its id, or a digest of it if it cannot be a file name (gate 1 refused it)."""
     safe = _SAFE.fullmatch(request_id) is not None
     return f"requests/{request_id if safe else hashlib.sha256(request_id.encode()).hexdigest()}"
 
@@ -52,9 +50,7 @@ class PackedRequest:
 
     history: RequestHistory
     files: dict[str, str] = field(default_factory=dict)
-    """Digest of the request file ("") and of its signatures (".sig", ".sig.NAME"), by the last event that names
-    them.
-    """
+    """Digests of the request file ("") and its signatures (".sig", ".sig.NAME"), by the last event that names them."""
 
     def see(self, event: Event) -> None:
         """Take the next event of the request."""

@@ -59,9 +59,7 @@ class WitnessClient:
         return _exchange(self._url.scheme, self._url.netloc, f"{self._url.path.rstrip('/')}/add-checkpoint", body)
 
     def _conflict(self, note: TrailCheckpoint, kind: str, body: bytes) -> int:
-        """The size that the witness cosigned last. Raises Refused when it is beyond the checkpoint: there was more
-        of this trail.
-        """
+        """The size that the witness cosigned last. Raises Refused if it is more than there is here."""
         match = _SIZE.fullmatch(body)
         if match is None or kind.partition(";")[0].strip() != SIZE_TYPE:
             raise Unavailable("it answers 409 without a size")

@@ -36,9 +36,7 @@ def images_of(settings: Settings) -> tuple[str, str]:
 
 
 def look(settings: Settings, operators: Operators, state: Path) -> tuple[Capacity, str | None]:
-    """What this worker offers, and None, or the first problem that keeps it from working. Takes a few
-    seconds, because it measures.
-    """
+    """What this worker offers, and the first problem that keeps it from working, if any. Takes a few seconds."""
     budget = Budget.of(settings.runners)
     era, egress = settings.runners.era.image, settings.runners.era.egress_image
     problem = quick_look(operators, state)

@@ -70,9 +70,7 @@ class Identity:
 
 
 def read_identity(folder: Path) -> Identity:
-    """Name from the certificate, keys from files; a signing key is made when there is none. Raises Unavailable,
-    InvalidInput.
-    """
+    """Name from the certificate, keys from files; a missing signing key is made. Raises Unavailable, InvalidInput."""
     try:
         certificate = x509.load_pem_x509_certificate((folder / "tls.pem").read_bytes())
         names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
