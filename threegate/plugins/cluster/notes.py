@@ -123,7 +123,7 @@ def read_note(data: bytes, key: VerifierKey, types: frozenset[str], worker: str)
     try:
         models[value["type"]].model_validate(value)
     except ValidationError:
-        raise Refused("envelope_invalid", "the note has not the parts of one") from None
+        raise Refused("envelope_invalid", "the note has missing or invalid parts") from None
     if value["worker"] != worker:
         raise Refused("envelope_misdirected", "the note is of or for another worker")
     return value

@@ -90,7 +90,7 @@ def _write(events: Iterable[Event], format: str, write: Callable[[str], object],
 
 
 def _cell(value: object) -> object:
-    """A cell of one line that no spreadsheet takes for a formula."""
+    """A cell on one line that a spreadsheet cannot read as a formula."""
     if not isinstance(value, str):
         return value
     return safe(f"'{value}" if value.startswith(_FORMULA) else value)

@@ -168,9 +168,9 @@ class _Survey:
     def finish(self, verified: Verification) -> None:
         """Raises InvalidInput when there is nothing to pack."""
         if not verified.workspace_id:
-            raise InvalidInput("there is no trail here that could be packed; see: threegate audit verify")
+            raise InvalidInput("there is no trail to pack; see: threegate audit verify")
         if unknown := sorted(self.wanted - self.chosen):
-            raise InvalidInput(f"the trail knows no request {unknown[0]}; see: threegate audit show")
+            raise InvalidInput(f"the trail has no request {unknown[0]}; see: threegate audit show")
         if not self.whole and not self.chosen:
             raise InvalidInput("--since: no request has an event since then; see: threegate audit show")
 
@@ -341,7 +341,7 @@ class _Pack:
         try:
             policy = load_policy(self.workspace, facts=policy_facts())
         except InvalidInput:
-            return None  # settings that cannot be read are no policy
+            return None  # unreadable settings are not a policy
         if policy.digest != digest:
             return None
         files = policy.contract_files

@@ -55,7 +55,7 @@ class PackedRequest:
     def see(self, event: Event) -> None:
         """Take the next event of the request."""
         if event.type == "quarantined":
-            return  # a further file of this name was put aside; the request itself is untouched
+            return  # another file of this name was moved away; the request itself is untouched
         self.history.add(event)
         payload = event.payload
         if isinstance(payload, Countersigned):
@@ -186,7 +186,7 @@ class RequestPacker:
                 self.writer.lacks(name, _why(error))
             else:
                 if digest != artifact.sha256:
-                    self.writer.lacks(name, "it was changed: it has not the digest that the record names")
+                    self.writer.lacks(name, "it was changed: its digest is not the one in the record")
 
     def _digest(self, folder: Path, path: str) -> str:
         """SHA-256 of a run's output, reached without following a link. Raises OSError."""
@@ -217,7 +217,7 @@ class RequestPacker:
         self.writer.put(name, json.dumps(envelope, sort_keys=True, indent=2).encode() + b"\n")
 
     def _gone(self, what: str) -> str | None:
-        """Why something is not there, where the trail says it."""
+        """Why something is missing, if the trail says so."""
         seq = self.pruned.get(what)
         return f"it was pruned (event {seq})" if seq is not None else None
 

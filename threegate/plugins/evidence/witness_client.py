@@ -37,7 +37,7 @@ class WitnessClient:
         """The checkpoint with this witness's cosignature behind its own signatures. `prove` makes consistency proofs.
 
         Raises Refused (the witness will not cosign this; `code` is the HTTP status), Unavailable (ask again later),
-        InvalidInput (it answered what is no cosignature), TrailError.
+        InvalidInput (its answer is not a cosignature), TrailError.
         """
         for _ in range(2):
             status, kind, body = self._post(note, prove)

@@ -139,7 +139,7 @@ class ToolServer:
         return _answered(answer.value, is_error=answer.refused)
 
     async def _as_given(self, ctx: Any, call_next: Any) -> Any:
-        """Put a server's own answer in place of ours: the SDK drops what its version of the protocol does not know."""
+        """Replace our answer with the server's own: the SDK drops fields that its version of the protocol lacks."""
         result = await call_next(ctx)
         given = self._given.pop(ctx.request_id, None)
         if given is None:

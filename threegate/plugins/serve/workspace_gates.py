@@ -137,7 +137,7 @@ class WorkspaceGates:
 
 
 def _line(data: bytes) -> dict[str, Any]:
-    """A line of a replay, reduced to what a caller may set. Raises InvalidInput, whose message repeats no value."""
+    """A line of a replay, limited to what a caller may set. Raises InvalidInput, whose message repeats no value."""
     try:
         value = canonical.loads_strict(data, max_bytes=limits.AANA_EVENT_BYTES)
     except canonical.StrictJSONError as error:

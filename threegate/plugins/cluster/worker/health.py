@@ -59,7 +59,7 @@ def quick_look(operators: Operators, state: Path) -> str | None:
     if operators.problem is not None:
         return f"operators: {operators.problem}"
     if not os.access("/usr/bin/ssh-keygen", os.X_OK):
-        return "ssh-keygen: is not there (apt-get install openssh-client)"
+        return "ssh-keygen: not found (apt-get install openssh-client)"
     if shutil.disk_usage(state).free < limits.WORKER_FREE_BYTES:
         return f"disk: less than {limits.WORKER_FREE_BYTES >> 20} MiB free in {state}"
     return None

@@ -133,7 +133,7 @@ class NonceJournal:
                 _whole(entry.at), _whole(entry.expires)
             except (ValueError, TypeError):
                 raise Unavailable(
-                    f"{self._path}:{number}: is no entry of a nonce journal; nothing is started until it is fixed"
+                    f"{self._path}:{number}: is not an entry of a nonce journal; nothing starts until it is fixed"
                 ) from None
             self._keep(entry)
 
