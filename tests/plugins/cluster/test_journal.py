@@ -103,7 +103,7 @@ def test_a_torn_last_line_was_never_a_start(tmp_path: Path) -> None:
         whole.replace(b'"at":', b'"at":1.5,"_":'),
     ):
         path.write_bytes(broken)
-        with pytest.raises(Unavailable, match="nothing is started until it is fixed"):
+        with pytest.raises(Unavailable, match="nothing starts until it is fixed"):
             NonceJournal(path, now=NOW)
     path.write_bytes(whole)
     NonceJournal(path, now=NOW).close()

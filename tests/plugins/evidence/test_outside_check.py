@@ -225,12 +225,12 @@ def test_a_missing_and_a_changed_artifact_are_said(broken: Place, outside: Outsi
     assert sorted((item["file"], item["why"]) for item in missing) == [
         (
             "requests/TR-run-0003/request.md",
-            "it was changed: it has not the digest that the trail names",
+            "it was changed: its digest is not the one in the trail",
         ),
         ("runs/TR-run-0001/out/n.txt", "it is not there"),
         (
             "runs/TR-run-0002/out/n.txt",
-            "it was changed: it has not the digest that the record names",
+            "it was changed: its digest is not the one in the record",
         ),
     ]
     done = outside.check(tmp_path / "pack")

@@ -220,11 +220,11 @@ def test_what_cannot_be_packed_is_refused_in_one_line(
 ) -> None:
     root, out = str(bench.workspace.root), str(tmp_path / "pack")
     for arguments, message in (
-        (["nobody", "--out", out], "the trail knows no request nobody"),
+        (["nobody", "--out", out], "the trail has no request nobody"),
         (["--since", "2999-01-01", "--out", out], "no request has an event since then"),
         (["a", "--since", "1d", "--out", out], "give either IDs or --since"),
         (["--since", "soon", "--out", out], "give a date, a time or a duration"),
-        (["--out", root], "is there already"),
+        (["--out", root], "already exists"),
     ):
         assert cli.execute(["-w", root, "evidence", *arguments]) == 2
         assert message in capsys.readouterr().err
@@ -244,7 +244,7 @@ def test_a_pack_that_fails_leaves_nothing(bench: Bench, tmp_path: Path, monkeypa
 
 def test_without_a_trail_there_is_nothing_to_pack(bench: Bench, tmp_path: Path) -> None:
     bench.workspace.trail_file.unlink()
-    with pytest.raises(InvalidInput, match="there is no trail here"):
+    with pytest.raises(InvalidInput, match="there is no trail to pack"):
         write_pack(Workspace(bench.workspace.root), tmp_path / "pack")
 
 

@@ -110,7 +110,7 @@ def cosign_newest(workspace: Workspace) -> Path:
     note = newest_trail_checkpoint(trail, "office")
     assert note is not None
     cosigned = replace(note, signatures=(*note.signatures, cosign(own, note, 1_767_225_600)))
-    path = record_cosignature(trail, "office", WitnessKey.of(own), cosigned, actor="daemon", unless=lambda: False)
+    path = record_cosignature(trail, "office", WitnessKey.of(own), cosigned, unless=lambda: False)
     trail.close()
     assert path is not None
     return path

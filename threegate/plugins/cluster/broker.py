@@ -197,7 +197,7 @@ class Wire:
         self._thread = threading.Thread(target=self._listen, name="broker", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen; connecting goes on until it works."""
+        """Start listening; connects until it succeeds."""
         self._thread.start()
 
     def close(self) -> None:

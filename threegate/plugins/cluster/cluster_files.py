@@ -312,9 +312,7 @@ def _alternative(host: str) -> x509.GeneralName:
 
 
 def _result_key(home: Path, name: str) -> str:
-    """The verifier key of a worker's results; created here for development, otherwise by the worker
-    itself.
-    """
+    """The verifier key of a worker's results; created here for development, otherwise by the worker itself."""
     path = home / "sign.key"
     if not path.exists():
         data = Ed25519PrivateKey.generate().private_bytes_raw().hex().encode() + b"\n"

@@ -154,5 +154,5 @@ def open_envelope(data: bytes, key: VerifierKey) -> JobEnvelope:
         for text in (envelope.request, envelope.signature, *envelope.countersignatures.values()):
             base64.b64decode(text, validate=True)
     except (ValidationError, binascii.Error):
-        raise Refused("envelope_invalid", "the envelope has not the parts of one") from None
+        raise Refused("envelope_invalid", "the envelope has missing or invalid parts") from None
     return envelope

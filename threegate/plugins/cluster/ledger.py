@@ -211,9 +211,7 @@ class ClusterBudget(Budget):
         self._ledger.release(job)
 
     def free_rows(self) -> list[str]:
-        """The backends for which some live worker has a free row; without a live worker all, so that requests
-        get the reason why they wait.
-        """
+        """The backends with a free row at a live worker; without a live worker all, so that requests get the reason."""
         free = [seat.free()[2] for seat in self._ledger.seats() if seat.live()]
         if not free:
             return list(BACKENDS)

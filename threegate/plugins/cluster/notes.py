@@ -48,9 +48,7 @@ class _Run(_Note):
 
 
 class Status(_Part):
-    """What a worker offers and runs, except its rows per backend, which the ledger reads using the
-    registry.
-    """
+    """What a worker offers and runs, except its rows per backend, which the ledger reads using the registry."""
 
     machine: str = Field(pattern=rf"^[A-Za-z0-9._-]{{0,{limits.CLUSTER_NAME_CHARS}}}$")
     boot: str = Field(pattern=r"^[0-9a-f]{1,32}$")
@@ -125,7 +123,7 @@ def read_note(data: bytes, key: VerifierKey, types: frozenset[str], worker: str)
     try:
         models[value["type"]].model_validate(value)
     except ValidationError:
-        raise Refused("envelope_invalid", "the note has not the parts of one") from None
+        raise Refused("envelope_invalid", "the note has missing or invalid parts") from None
     if value["worker"] != worker:
         raise Refused("envelope_misdirected", "the note is of or for another worker")
     return value

@@ -112,7 +112,7 @@ def write_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def read_outcome(value: object, bounds: JobLimits) -> Outcome:
-    """Parse the outcome. Raises InvalidInput for anything that no runner of ours could have returned."""
+    """Parse the outcome. Raises InvalidInput for anything that a runner of ThreeGate could not have returned."""
     try:
         told = _Outcome.model_validate(value)
         started, finished = _moment(told.started), _moment(told.finished)

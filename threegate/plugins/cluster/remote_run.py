@@ -62,9 +62,7 @@ class RemoteRun:
         self._cancel_told = 0.0
 
     def execute(self) -> Outcome:
-        """Send, answer what the worker asks, and take its result. Raises TrailError when the start cannot be
-        recorded.
-        """
+        """Send, answer what the worker asks, and take its result. Raises TrailError if the start cannot be recorded."""
         control, evidence = self._control, self._control.evidence
         if evidence is None:
             return nothing_ran("the launch gave no evidence that a worker could judge by")

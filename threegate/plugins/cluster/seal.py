@@ -37,14 +37,14 @@ def unseal(
     """The value of a note that `key` signed. Raises Refused (envelope_invalid): the text never repeats the value."""
     payload, _, signature = data.rpartition(b"\n")
     if len(data) > max_bytes or not _SIGNATURE.fullmatch(signature):
-        raise Refused("envelope_invalid", "the note has not the form of a signed one")
+        raise Refused("envelope_invalid", "the note is not a signed note")
     if not key.verify(bytes.fromhex(signature.decode()), _PREFIX + payload):
         raise Refused("envelope_invalid", "the note's signature is not that of the expected key")
     try:
         value = canonical.loads_strict(payload, max_bytes=max_bytes)
         same = canonical.canonical_bytes(value) == payload
     except ValueError:
-        raise Refused("envelope_invalid", "the note is no strict JSON") from None
+        raise Refused("envelope_invalid", "the note is not strict JSON") from None
     wanted = {types} if isinstance(types, str) else types
     if not same or not isinstance(value, dict) or value.get("type") not in wanted:
         raise Refused("envelope_invalid", "the note is of another type, or not its own canonical rendering")

@@ -119,7 +119,5 @@ class _Action:
 
 
 def _approval_id(payload: Approved | Claimed, request_id: str) -> str | None:
-    """The statement's digest; under a grant each request is a separate approval. None: it was not
-    approved.
-    """
+    """The statement's digest; under a grant each request is a separate approval. None: it was not approved."""
     return f"{payload.grant}/{request_id}" if payload.grant else payload.approval_sha256

@@ -21,11 +21,11 @@ from threegate.trail.cosignature import WitnessKey
 from threegate.trail.trail import LockedTrail, Trail
 from threegate.trail.verify import trail_checkpoint_folder
 
+_ACTOR = "daemon"
+
 
 def newest_trail_checkpoint(trail: Trail, witness: str) -> TrailCheckpoint | None:
-    """The newest checkpoint, as long as this witness has not cosigned it; else None. Raises InvalidInput,
-    TrailError, OSError.
-    """
+    """The newest checkpoint that this witness has not cosigned, or None. Raises InvalidInput, TrailError, OSError."""
     with trail.locked() as held:
         _complete(held)
         size = held.index.last_checkpoint
@@ -35,7 +35,7 @@ def newest_trail_checkpoint(trail: Trail, witness: str) -> TrailCheckpoint | Non
 
 
 def record_cosignature(
-    trail: Trail, name: str, key: WitnessKey, note: TrailCheckpoint, *, actor: str, unless: Callable[[], bool]
+    trail: Trail, name: str, key: WitnessKey, note: TrailCheckpoint, *, unless: Callable[[], bool]
 ) -> Path | None:
     """Announce the cosignature of a checkpoint, which is its last signature, and keep it in
     ``audit/checkpoints/<size>.<name>``.
@@ -54,18 +54,18 @@ def record_cosignature(
             cosignature=(signature.key_id + signature.signature).hex(),
             files={cosigned_path(note.size, name): hashlib.sha256(note.render()).hexdigest()},
         )
-        held.append(cosigned, actor=actor)
+        held.append(cosigned, actor=_ACTOR)
         held.sync()
         return _complete(held)
 
 
 def record_refusal(
-    trail: Trail, name: str, key: WitnessKey, size: int, reason: str, *, actor: str, unless: Callable[[], bool]
+    trail: Trail, name: str, key: WitnessKey, size: int, reason: str, *, unless: Callable[[], bool]
 ) -> None:
     """Announce that a witness refused to cosign a checkpoint. Raises Unavailable (no space), TrailError."""
     with trail.locked() as held:
         if not unless():
-            held.append(Witnessed(size=size, witness=name, vkey=key.render(), reason=reason), actor=actor)
+            held.append(Witnessed(size=size, witness=name, vkey=key.render(), reason=reason), actor=_ACTOR)
 
 
 def complete_cosignature(trail: Trail) -> Path | None:

@@ -23,7 +23,7 @@ class EvidenceWork(Work):
         self._metrics = MetricsFile(daemon.workspace, daemon.log, self._metrics_settings)
 
     def recover(self, context: Context) -> Recovered:
-        """Keep a cosignature that was announced and is not there. Raises TrailError, OSError."""
+        """Write a cosignature that was announced and is missing. Raises TrailError, OSError."""
         complete_cosignature(context.trail)
         return Recovered()
 

@@ -41,9 +41,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def export_trail(workspace: Workspace, format: str, out: Path | None, *, request_id: str | None = None) -> int:
-    """Write the export to a file, a folder (in-toto) or stdout; returns how many records. Raises InvalidInput,
-    Unavailable, TrailError.
-    """
+    """Write records to a file, a folder (in-toto) or stdout; how many. Raises InvalidInput, Unavailable, TrailError."""
     if format not in ("csv", "jsonl", "in-toto", "ack"):
         raise InvalidInput(f"--format {format}: give csv, jsonl, in-toto or ack")
     if format == "ack" and request_id is not None:
@@ -92,7 +90,7 @@ def _write(events: Iterable[Event], format: str, write: Callable[[str], object],
 
 
 def _cell(value: object) -> object:
-    """A cell of one line that no spreadsheet takes for a formula."""
+    """A cell on one line that a spreadsheet cannot read as a formula."""
     if not isinstance(value, str):
         return value
     return safe(f"'{value}" if value.startswith(_FORMULA) else value)
@@ -123,9 +121,7 @@ def _export_statements(workspace: Workspace, out: Path | None, request_id: str |
 
 
 def finished_runs(events: Iterable[Event]) -> Iterator[RequestHistory]:
-    """The history of each run that finished, as it ends: only requests that are approved and not ended are in
-    memory.
-    """
+    """The history of each run, as it finishes: only requests that are approved and have not ended are in memory."""
     running: dict[str, RequestHistory] = {}
     for event in events:
         request_id = event.request_id
@@ -141,9 +137,7 @@ def finished_runs(events: Iterable[Event]) -> Iterator[RequestHistory]:
 
 
 def attest(workspace: Workspace, history: RequestHistory, key: SigningKey) -> dict[str, Any]:
-    """The DSSE envelope of one finished run, as JSON. Raises InvalidInput when its record is not what the trail
-    names.
-    """
+    """The DSSE envelope of one finished run, as JSON. Raises InvalidInput if its record differs from the trail."""
     from google.protobuf import json_format
     from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
     from in_toto_attestation.v1.statement import Statement

@@ -23,9 +23,7 @@ class Witnessed(Payload):
     vkey: str | None
     """Its public key, as a C2SP verifier key."""
     cosignature: str | None = None
-    """The cosignature (C2SP cosignature/v1): key id, time and signature, in hex (a text that no pattern of a secret
-    takes for one).
-    """
+    """The cosignature (C2SP cosignature/v1): key id, time and signature, in hex, which looks like no secret."""
     files: Mapping[str, str] | None = None
     """Digest of ``audit/checkpoints/<size>.<witness>``, which is the checkpoint with the cosignature, by its path."""
     reason: str | None = None

@@ -149,9 +149,7 @@ class Metrics:
         self._decisions.labels(_one_of(surface, _SURFACES), _one_of(route, ROUTES)).inc()
 
     def kept(self, seq: int | None) -> None:
-        """Set the number of the last event whose hash is kept outside of the workspace; None: there is no such
-        metric now.
-        """
+        """Set the last event whose hash is kept outside of the workspace; None: there is no such metric."""
         with suppress(KeyError):  # it was not registered
             self.registry.unregister(self._unkept)
         if seq is not None:

@@ -45,9 +45,7 @@ from threegate.trail.workspace_key import SigningKey, load_key
 
 INDEX_TYPE: Final = "threegate-evidence/1"
 _OF_ALL: Final = (WorkspaceCreated, WorkspaceAdopted, OperatorsChanged, SettingsChanged)
-"""What every pack discloses besides the events of its requests: whose keys are valid, and which policy was in
-force.
-"""
+"""What every pack discloses besides the events of its requests: whose keys are valid, and which policy was in force."""
 _CHECKPOINT: Final = re.compile(r"([0-9]{12})(\.[A-Za-z0-9][A-Za-z0-9._+-]{0,100})?")
 """A checkpoint, or the same with the cosignature of a witness, which is stored next to it."""
 
@@ -170,9 +168,9 @@ class _Survey:
     def finish(self, verified: Verification) -> None:
         """Raises InvalidInput when there is nothing to pack."""
         if not verified.workspace_id:
-            raise InvalidInput("there is no trail here that could be packed; see: threegate audit verify")
+            raise InvalidInput("there is no trail to pack; see: threegate audit verify")
         if unknown := sorted(self.wanted - self.chosen):
-            raise InvalidInput(f"the trail knows no request {unknown[0]}; see: threegate audit show")
+            raise InvalidInput(f"the trail has no request {unknown[0]}; see: threegate audit show")
         if not self.whole and not self.chosen:
             raise InvalidInput("--since: no request has an event since then; see: threegate audit show")
 
@@ -201,19 +199,16 @@ class _Pack:
     """Number of lines that the pack covers."""
     checkpoint: str | None = None
     policies: dict[str, str | None] = field(default_factory=dict)
-    """Digests of policies that packed requests were approved under, and of what is kept of each among the pinned
-    inputs.
+    """By digest of a policy that requests were approved under: the pinned input that has its bytes. At the end those
+    that the pack does not have.
     """
-    """Digests that packed requests were approved under and that the pack does not have."""
     _operators: dict[str, str] = field(default_factory=dict)
     """Each recorded state of the operators' files: its digest, and which file it is."""
     _pinned_by: dict[str, str | None] = field(default_factory=dict)
     """The digest of operators.passkeys that was recorded with each state of operators."""
 
     def _events(self) -> Iterator[Event]:
-        """The events up to `size`; they end early if the trail does not verify (the first pass reports
-        that).
-        """
+        """The events up to `size`; they end early if the trail does not verify (the first pass reports that)."""
         try:
             for event in Trail(self.workspace).events():
                 if event.seq > self.size:
@@ -260,9 +255,7 @@ class _Pack:
     def _write_checkpoints(
         self, kept: dict[int, list[str]], standing: int | None, key: SigningKey, nodes: TreeNodes
     ) -> None:
-        """The checkpoint that the pack is based on: a kept one that covers everything, else a new one; of a
-        whole trail all.
-        """
+        """The pack's checkpoint: a kept one that covers everything, else a new one; of a whole trail all."""
         name = f"checkpoints/{self.size:012d}"
         for size, names in kept.items():
             if size == standing or (self.survey.whole and size <= self.size):
@@ -320,9 +313,7 @@ class _Pack:
     # ---- what was in force
 
     def write_policies(self) -> None:
-        """The policies that requests were approved under, with their contracts; those of earlier versions were not
-        kept.
-        """
+        """The policies that requests were approved under, with their contracts, as far as they were kept."""
         written: set[str] = set()
         for digest, kept in sorted(self.policies.items()):
             found = self._policy(digest, kept)
@@ -350,7 +341,7 @@ class _Pack:
         try:
             policy = load_policy(self.workspace, facts=policy_facts())
         except InvalidInput:
-            return None  # settings that cannot be read are no policy
+            return None  # unreadable settings are not a policy
         if policy.digest != digest:
             return None
         files = policy.contract_files

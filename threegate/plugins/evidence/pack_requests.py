@@ -39,9 +39,7 @@ _CHUNK: Final = 1 << 20
 
 
 def folder_of(request_id: str) -> str:
-    """The folder of a request in a pack: its id, or where that is no file name (gate 1 refused it), one made of its
-    digest.
-    """
+    """A request's folder in a pack: its id, or a digest of it if it cannot be a file name (gate 1 refused it)."""
     safe = _SAFE.fullmatch(request_id) is not None
     return f"requests/{request_id if safe else hashlib.sha256(request_id.encode()).hexdigest()}"
 
@@ -52,14 +50,12 @@ class PackedRequest:
 
     history: RequestHistory
     files: dict[str, str] = field(default_factory=dict)
-    """Digest of the request file ("") and of its signatures (".sig", ".sig.NAME"), by the last event that names
-    them.
-    """
+    """Digests of the request file ("") and its signatures (".sig", ".sig.NAME"), by the last event that names them."""
 
     def see(self, event: Event) -> None:
         """Take the next event of the request."""
         if event.type == "quarantined":
-            return  # a further file of this name was put aside; the request itself is untouched
+            return  # another file of this name was moved away; the request itself is untouched
         self.history.add(event)
         payload = event.payload
         if isinstance(payload, Countersigned):
@@ -190,7 +186,7 @@ class RequestPacker:
                 self.writer.lacks(name, _why(error))
             else:
                 if digest != artifact.sha256:
-                    self.writer.lacks(name, "it was changed: it has not the digest that the record names")
+                    self.writer.lacks(name, "it was changed: its digest is not the one in the record")
 
     def _digest(self, folder: Path, path: str) -> str:
         """SHA-256 of a run's output, reached without following a link. Raises OSError."""
@@ -221,7 +217,7 @@ class RequestPacker:
         self.writer.put(name, json.dumps(envelope, sort_keys=True, indent=2).encode() + b"\n")
 
     def _gone(self, what: str) -> str | None:
-        """Why something is not there, where the trail says it."""
+        """Why something is missing, if the trail says so."""
         seq = self.pruned.get(what)
         return f"it was pruned (event {seq})" if seq is not None else None
 

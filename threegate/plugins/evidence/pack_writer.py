@@ -62,7 +62,7 @@ class PackWriter:
     def __enter__(self) -> PackWriter:
         """Raises InvalidInput when something has that name already, OSError."""
         if os.path.lexists(self.out):
-            raise InvalidInput(f"{self.out}: is there already; give --out another name, or remove it")
+            raise InvalidInput(f"{self.out}: already exists; give --out another name, or remove it")
         self._remove_part()
         if self.out.suffix == ".zip":
             self._zip = zipfile.ZipFile(self._part, "x", zipfile.ZIP_DEFLATED)
@@ -88,7 +88,7 @@ class PackWriter:
         self._sums.write(f"{summed.digest.hexdigest()}  ./{name}\n".encode("ascii"))
 
     def put(self, name: str, data: bytes) -> None:
-        """A file of ours, as it is. Raises OSError."""
+        """A file that ThreeGate wrote, as it is. Raises OSError."""
         with self.open(name) as sink:
             sink.write(data)
 
@@ -98,7 +98,7 @@ class PackWriter:
         masking. Raises OSError.
         """
         if digest is not None and sha256_hex(data) != digest:
-            self.lacks(name, "it was changed: it has not the digest that the trail names")
+            self.lacks(name, "it was changed: its digest is not the one in the trail")
             return
         text = data.decode("utf-8", "surrogateescape")
         if found := find_secrets(text):
@@ -148,6 +148,6 @@ class PackWriter:
 
 
 def _note(key: SigningKey, text: str) -> bytes:
-    """A C2SP signed note. Its second line is no number, so it can never pass for a checkpoint."""
+    """A C2SP signed note. Its second line is not a number, so it can never pass for a checkpoint."""
     signature = base64.b64encode(key.public.key_id + key.sign(text.encode())).decode("ascii")
     return f"{text}\n\u2014 {key.name} {signature}\n".encode()

@@ -64,7 +64,7 @@ function fill(body,item){
  for(const [seq,when,who,what] of item.story)story.append(row([when.replace("T"," ").slice(0,19),who,what+"  #"+seq]));
  body.append(make("p","What happened","dim"),story);
  if(item.outputs.length){const out=make("table");out.append(row(["file","sha256"],true));
-  for(const [path,digest] of item.outputs)out.append(row([path,digest]));body.append(make("p","What came out","dim"),out)}}
+  for(const [path,digest] of item.outputs)out.append(row([path,digest]));body.append(make("p","Outputs","dim"),out)}}
 function entry(item){const box=make("details");box.className=item.group;const head=make("summary");
  head.append(make("span",undefined,"dot"),make("span",item.id,"id"),make("span",item.state,"state"),make("span",item.when.replace("T"," ").slice(0,16),"when"));
  const body=make("div",undefined,"body");box.append(head,body);

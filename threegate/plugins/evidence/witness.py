@@ -55,9 +55,7 @@ class Witness:
     folder: Path
     key: SigningKey
     logs: Mapping[str, Sequence[VerifierKey]]
-    """The logs that are cosigned, by origin, and the keys that sign them: a workspace that was adopted may have
-    several.
-    """
+    """The logs that are cosigned, by origin, with the keys that sign each: an adopted workspace may have several."""
     clock: Callable[[], float]
     _lock: int
     """The descriptor that holds the folder."""
@@ -143,9 +141,7 @@ class Witness:
         return WitnessAnswer(200, signature.render(), f"{note.origin}: cosigned {note.size} lines")
 
     def last(self, origin_hash: str) -> bytes | None:
-        """The last cosigned checkpoint of the log whose origin has this SHA-256 (hex); None if there is
-        none.
-        """
+        """The last cosigned checkpoint of the log whose origin has this SHA-256 (hex); None if there is none."""
         for origin, note in self._seen.items():
             if hashlib.sha256(origin.encode()).hexdigest() == origin_hash:
                 return note.render()

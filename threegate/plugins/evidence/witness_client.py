@@ -37,7 +37,7 @@ class WitnessClient:
         """The checkpoint with this witness's cosignature behind its own signatures. `prove` makes consistency proofs.
 
         Raises Refused (the witness will not cosign this; `code` is the HTTP status), Unavailable (ask again later),
-        InvalidInput (it answered what is no cosignature), TrailError.
+        InvalidInput (its answer is not a cosignature), TrailError.
         """
         for _ in range(2):
             status, kind, body = self._post(note, prove)
@@ -59,9 +59,7 @@ class WitnessClient:
         return _exchange(self._url.scheme, self._url.netloc, f"{self._url.path.rstrip('/')}/add-checkpoint", body)
 
     def _conflict(self, note: TrailCheckpoint, kind: str, body: bytes) -> int:
-        """The size that the witness cosigned last. Raises Refused when it is beyond the checkpoint: there was more
-        of this trail.
-        """
+        """The size that the witness cosigned last. Raises Refused if it is more than there is here."""
         match = _SIZE.fullmatch(body)
         if match is None or kind.partition(";")[0].strip() != SIZE_TYPE:
             raise Unavailable("it answers 409 without a size")

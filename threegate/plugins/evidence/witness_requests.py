@@ -20,8 +20,6 @@ from threegate.plugins.evidence.witness_client import WitnessClient
 from threegate.trail.cosignature import WitnessKey
 from threegate.trail.trail import Trail
 
-_ACTOR = "daemon"
-
 
 class WitnessRequests:
     """The configured witnesses; without any, it does nothing."""
@@ -101,13 +99,9 @@ class _Asker:
                 cosigned = self._client.cosigned(note, self._trail.prove_consistency)
             except Refused as refusal:
                 self._refused = note.size
-                record_refusal(
-                    self._trail, self._name, self._key, note.size, str(refusal), actor=_ACTOR, unless=self.stop.is_set
-                )
+                record_refusal(self._trail, self._name, self._key, note.size, str(refusal), unless=self.stop.is_set)
                 return f"refused to cosign {note.size} events: {refusal}"
-            path = record_cosignature(
-                self._trail, self._name, self._key, cosigned, actor=_ACTOR, unless=self.stop.is_set
-            )
+            path = record_cosignature(self._trail, self._name, self._key, cosigned, unless=self.stop.is_set)
             if path is not None:
                 self._log.say("cosigned", what=str(path))
         except (Unavailable, InvalidInput) as error:

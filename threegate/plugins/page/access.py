@@ -104,9 +104,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class Sessions:
-    """The sessions: for each view (a random part of the path), the digest of its cookie and its start
-    time.
-    """
+    """The sessions: for each view (a random part of the path), the digest of its cookie and its start time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """No sessions. `clock` is in seconds."""
@@ -195,9 +193,7 @@ def cookies(headers: Sequence[str]) -> list[str]:
 
 
 def set_cookie(view: str, value: str) -> str:
-    """The Set-Cookie header of a session: for its own path, until the browser closes, and hidden from
-    scripts.
-    """
+    """The Set-Cookie header of a session: for its own path, until the browser closes, and hidden from scripts."""
     return f"{COOKIE}={value}; Path=/page/{view}/; HttpOnly; SameSite=Strict"
 
 

@@ -37,9 +37,7 @@ def create_server(
     per_minute: int = limits.SERVE_REQUESTS_PER_MINUTE,
     clock: Callable[[], float] = time.monotonic,
 ) -> ASGIApp:
-    """The server's application: the page at /page and nothing else. `per_minute` limits clients that are not
-    logged in.
-    """
+    """The page at /page and nothing else. `per_minute` limits clients that are not logged in."""
     limit = RateLimit(per_minute, clock=clock)
     server = Starlette(routes=[Mount("/page", _create_page(workspace, count=limit.wait_for, clock=clock))])
     server.router.redirect_slashes = False

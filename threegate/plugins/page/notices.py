@@ -42,9 +42,7 @@ Target = tuple[str, str]
 
 
 class Notices(Work):
-    """Sends notices in its own thread, which begins with the first one. Without URLs in the settings, it does nothing
-    and imports nothing.
-    """
+    """Sends notices in its own thread, which starts with the first one. Without URLs, it imports nothing."""
 
     def __init__(self, daemon: DaemonParts) -> None:
         self._settings = daemon.settings
@@ -130,17 +128,13 @@ def waiting_text(
 
 
 def plain(text: str) -> str:
-    """Foreign words for a messenger: cut, on one line, without anything that becomes a link, a mention or
-    markup.
-    """
+    """Foreign words for a messenger: cut, on one line, without anything that becomes a link, a mention or markup."""
     kept = "".join(char if char.isalnum() or char in _PLAIN else " " for char in text[: limits.NOTICE_CHARS])
     return " ".join(_LINK.sub(" ", kept).split()) + ("…" if len(text) > limits.NOTICE_CHARS else "")
 
 
 def send(target: Target, title: str, body: str) -> str | None:
-    """Send one notice; return one line with the cause if that failed. The URL may contain secrets and is
-    never printed.
-    """
+    """Send one notice; one line with the cause if that failed, without the URL, which may contain secrets."""
     name, url = target
     if (problem := missing_extra("a notice", "notify")) is not None:
         return problem
@@ -167,9 +161,7 @@ def _cause(said: str) -> str:
 
 
 def send_test(settings: Settings) -> tuple[list[str], list[str]]:
-    """Send a test notice to each configured URL; return those reached, and a line for each failure. Raises
-    Unavailable.
-    """
+    """Send a test notice to each configured URL: those reached, and a line for each failure. Raises Unavailable."""
     operators, requesters = targets(settings)
     if not operators and not requesters:
         raise Unavailable("no URL is set: threegate.toml has none in notify.urls; docs/notices.md has recipes")

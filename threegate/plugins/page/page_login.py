@@ -44,9 +44,7 @@ def new_enrolment(workspace: Workspace, operator: str) -> str:
 
 
 def enrolling(workspace: Workspace, code: str) -> str | None:
-    """The operator whose passkey a code may enrol; None if it was not created here, is expired or was
-    used.
-    """
+    """The operator whose passkey a code may enrol; None if it was not created here, is expired or was used."""
     try:
         if _CODE.fullmatch(code) and _fresh(place := _place(workspace, code, _ENROL)):
             return durable.read_regular(place, max_bytes=limits.PASSKEY_REQUEST_BYTES).decode()
@@ -56,9 +54,7 @@ def enrolling(workspace: Workspace, code: str) -> str | None:
 
 
 def leave_passkey(workspace: Workspace, code: str, made: bytes) -> bool:
-    """Store what a browser made for a code, which is then used up; False if it was used before. Raises
-    OSError.
-    """
+    """Store what a browser made for a code, which is then used up; False if it was used before. Raises OSError."""
     if enrolling(workspace, code) is None or not _taken(_place(workspace, code, _ENROL)):
         return False
     durable.deliver(_place(workspace, code, _MADE), made)
@@ -91,9 +87,7 @@ def _new_code(workspace: Workspace, purpose: str, text: bytes) -> str:
 
 @contextmanager
 def serving_at(workspace: Workspace, port: int) -> Iterator[None]:
-    """Announce until the block ends that the page is served on this port. Raises Unavailable if another
-    server does.
-    """
+    """Announce until the block ends that the page is served on this port. Raises Unavailable if another server does."""
     try:
         descriptor = os.open(workspace.control / _SERVER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -111,9 +105,7 @@ def serving_at(workspace: Workspace, port: int) -> Iterator[None]:
 
 
 def served_port(workspace: Workspace) -> int | None:
-    """The port of the server that currently serves this workspace's page; None if there is none. Raises
-    Unavailable.
-    """
+    """The port of the server that currently serves this workspace's page; None if there is none. Raises Unavailable."""
     try:
         descriptor = os.open(workspace.control / _SERVER, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """The page's templates, and the headers sent with everything they render.
 
 Invariant: every value is escaped by the template engine, and foreign texts went through `shown` before:
-whatever a browser would hide or reverse appears as an escape. Style and script are ours, inline, allowed by
+whatever a browser would hide or reverse appears as an escape. Style and script are ThreeGate's own, inline, allowed by
 their hash.
 """
 

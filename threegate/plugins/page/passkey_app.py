@@ -132,9 +132,7 @@ class _PasskeyPage:
         )
 
     def _answer(self, act: Callable[[Request, bytes], Response]) -> Callable[[Request], Any]:
-        """A route that accepts JSON from our own script and answers with JSON: the result, or one line with
-        the reason for a refusal.
-        """
+        """A route that takes JSON from our script and answers with JSON: the result, or the reason for a refusal."""
 
         async def answer(request: Request) -> Response:
             if request.headers.get("content-type") != "application/json":

@@ -42,9 +42,7 @@ class MadePasskey:
 
 
 def read_made_passkey(data: bytes, origin: str) -> MadePasskey:
-    """Read what the page sent: ``{"credential": …, "public_key": …}``, both base64url. Raises
-    InvalidInput.
-    """
+    """Read what the page sent: ``{"credential": …, "public_key": …}``, both base64url. Raises InvalidInput."""
     try:
         value = canonical.loads_strict(data, max_bytes=limits.PASSKEY_REQUEST_BYTES, max_depth=2)
         if not isinstance(value, dict) or value.keys() != {"credential", "public_key"}:
@@ -58,9 +56,7 @@ def read_made_passkey(data: bytes, origin: str) -> MadePasskey:
 
 
 def enrol_passkey(context: Context, name: str, made: MadePasskey, signed: bytes) -> Operator:
-    """Add the passkey to the operators, checked under the trail's lock. Raises Refused, InvalidInput, TrailError,
-    OSError.
-    """
+    """Add the passkey to the operators, under the trail's lock. Raises Refused, InvalidInput, TrailError, OSError."""
     with context.trail.locked() as held:
         actor, fields = checked_act(context, held, signed, PASSKEY_ACT, made.about(name))
         if actor != f"operator:{name}":

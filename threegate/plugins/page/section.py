@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class NotifySettings(Table):
-    """Whom to tell that something waits or has ended ([notify] extra): docs/notices.md says what a notice contains."""
+    """Who is notified that something waits or has ended ([notify] extra); docs/notices.md says what a notice has."""
 
     urls: tuple[str, ...] = setting(default=(), description="apprise URLs to notify when a draft is waiting")
     requester_hook: str = setting(default="", description="apprise URL to notify when a request has ended")

@@ -199,9 +199,7 @@ class Views:
         return entry
 
     def _view(self, entry: RequestEntry, **more: Any) -> RequestView:
-        """Raises Missing if the file has moved meanwhile; TrailError and any other error that prevents
-        showing it.
-        """
+        """Raises Missing if the file has moved meanwhile; TrailError and any other error that prevents showing it."""
         try:
             return view_request(self.context(), entry, **more)
         except InvalidInput:
@@ -222,9 +220,7 @@ class Views:
 
 
 def pieces_of(view: RequestView, name: str, size: int, kept: int = limits.STREAM_KEPT_BYTES) -> list[str] | None:
-    """A stream's first `kept` bytes in pieces of `size` characters, safe to show, secrets masked; None if it
-    is empty.
-    """
+    """A stream's first `kept` bytes in pieces of `size` characters, safe to show; None if it is empty."""
     stream = getattr(view.facts, name) if view.facts is not None else None
     if stream is None or not stream.kept:
         return None

@@ -24,9 +24,7 @@ _RECURSIVE_FORCE: Final = re.compile(r"-[A-Za-z]*(?:[rR][A-Za-z]*f|f[A-Za-z]*[rR
 _ENCODERS: Final = re.compile(r"\b(?:base64|xxd|eval)\b|_(?:base64|xxd|eval)\b|\b(?:base64|xxd|eval)_")
 _OPENSSL: Final = re.compile(r"\bopenssl\b[\s\S]{0,1000}?\benc\b")
 _METACHARACTERS: Final = re.compile(r"[;|&<>`]|\$\(")
-"""Characters at which a shell would split a command line. No shell runs here; how a program parses its
-arguments is its own matter.
-"""
+"""Characters at which a shell would split a command line. No shell runs here, but the program may start one."""
 _INNER: Final = re.compile(r"[^\s\"'()\[\]{}=,]+")
 _OPEN_MODE: Final = re.compile(r"0*[0-7]?777|(?:a|ugo|)[+=]rwx")
 _INLINE_DELETION: Final = re.compile(
@@ -42,9 +40,7 @@ _SUSPECT: Final = re.compile(r"base64|xxd|eval|openssl|r(?:m|emove)|unlink|d(?:e
 says so). They are searched for only where this is found: it takes a tenth of their time.
 """
 _REMOTE: Final = frozenset({"aws", "gsutil", "rclone"})
-"""Programs whose own subcommands have destructive names; what those delete is elsewhere, which is
-critical.
-"""
+"""Programs whose own subcommands have destructive names; what those delete is elsewhere, which is critical."""
 _CRITICAL: Final = {
     program: re.compile(rf"(?:^|\s)(?:{verbs})(?:\s|$)")
     for program, verbs in (

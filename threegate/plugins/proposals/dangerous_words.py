@@ -43,9 +43,7 @@ _WEAK_VALUE: Final = re.compile(rf"\b(?:{'|'.join(sorted(_WEAK))})\b\s*(?:number
 
 
 def says_submit(text: str) -> bool:
-    """Whether a click's intent, label or purpose indicates that it submits, pays, destroys or reveals a
-    secret.
-    """
+    """Whether a click's intent, label or purpose indicates that it submits, pays, destroys or reveals a secret."""
     return any(word in _SUBMITTING or word.rstrip("s") in _SUBMITTING for form in _forms(text) for word in form)
 
 
@@ -81,9 +79,7 @@ def _plain(text: str) -> str:
 
 
 def _forms(text: str) -> list[list[str]]:
-    """The words of a text as written, without camelCase, and with digits read as letters; look-alikes
-    replaced in all.
-    """
+    """The words of a text as written, without camelCase, and with digits as letters; look-alikes replaced in all."""
     plain = _plain(text)
     lower = plain.lower()
     spaced = lower if lower == plain else _CAMEL.sub(" ", plain).lower()

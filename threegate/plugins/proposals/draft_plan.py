@@ -141,9 +141,7 @@ class ChangePlan:
 
 
 def given_bytes(verdict: AllowedProposal, plan: DraftPlan, proposal_sha256: str) -> bytes:
-    """args.json: the proposal's own words and the program's arguments. Sorted, so that it can be derived
-    again identically.
-    """
+    """args.json: the proposal's own words and the program's arguments, sorted so that it can be derived again."""
     proposal = verdict.proposal
     value = {
         "proposal": {

@@ -110,8 +110,7 @@ def check_form(value: Any) -> tuple[Proposal | None, list[FormProblem]]:
 
 
 def sound_part(value: Any, problems: list[FormProblem]) -> Proposal | None:
-    """The valid parts of an invalid proposal: its tool and the arguments without problems; None without a
-    tool.
+    """The valid parts of an invalid proposal: its tool and the arguments without problems; None without a tool.
 
     The semantic rules check it, so that all errors are reported at once; it is used for nothing else.
     """

@@ -118,9 +118,9 @@ def _note_line(line: bytes, name: str, number: int) -> bytes:
     try:
         note = canonical.loads_strict(line, max_bytes=limits.PROPOSAL_BYTES)
     except canonical.StrictJSONError as error:
-        raise ProjectError(f"{name}:{number}: no note: {error}") from None
+        raise ProjectError(f"{name}:{number}: not a note: {error}") from None
     if not isinstance(note, dict) or not isinstance(note.get("content"), str):
-        raise ProjectError(f"{name}:{number}: no note: it needs a content")
+        raise ProjectError(f"{name}:{number}: not a note: it needs a content")
     return _json(note).rstrip(b"\n")
 
 

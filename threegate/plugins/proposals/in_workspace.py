@@ -36,8 +36,7 @@ def check_proposal_draft(
     """Derive a draft in tool-exec/drafts/ again from its proposal.
 
     `copies` has the path of our copy of each input; `recorded_sha256` is the proposal's digest in the trail's
-    `proposed` event. Raises Refused("proposal_changed") for every difference, and for a draft without a
-    proposal.
+    `proposed` event. Raises Refused("proposal_changed") for every difference, and for a draft without a proposal.
     """
     from threegate.plugins.proposals.proposal_draft import derive_again  # few drafts were proposals
 
@@ -59,9 +58,7 @@ def check_proposal_draft(
 
 
 def sweep(workspace: Workspace) -> int:
-    """Remove the files that `unneeded` returns. Only the daemon calls this; `prune` does the same with an
-    event. Raises OSError.
-    """
+    """Remove what `unneeded` returns. Only the daemon calls this; `prune` records an event. Raises OSError."""
     gone = unneeded(workspace)
     for path in gone:
         durable.unlink(path)

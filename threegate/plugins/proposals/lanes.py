@@ -74,9 +74,7 @@ def _diff(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Set
 
 
 def _change(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> ChangePlan:
-    """file.write_safe and project.cleanup_safe: no code is run, the pinned change set is applied to the
-    project.
-    """
+    """file.write_safe and project.cleanup_safe: no code is run, the pinned change set is applied to the project."""
     return ChangePlan(read_proposed_change(verdict, primary[ARCHIVE]))
 
 

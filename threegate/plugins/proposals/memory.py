@@ -130,9 +130,7 @@ def remove_note(context: Context, which: str, *, actor: str) -> dict[str, Any]:
 
 
 def notes(context: Context) -> list[dict[str, Any]]:
-    """All stored notes, in the order of files and lines. Raises InvalidInput for a line that is not a note,
-    TrailError, OSError.
-    """
+    """All stored notes, by file and line. Raises InvalidInput for a line that is not a note, TrailError, OSError."""
     with context.trail.locked() as held:
         settle_notes(context.workspace, held)
         return _read_notes(context.workspace)

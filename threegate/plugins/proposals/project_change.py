@@ -59,9 +59,7 @@ def propose_write(verdict: AllowedProposal, settings: Settings) -> bytes:
 
 
 def propose_cleanup(verdict: AllowedProposal, settings: Settings) -> tuple[bytes, tuple[str, ...]]:
-    """`changes.tar` of a project.cleanup_safe, and one line for each existing path that is kept. Raises
-    ProjectError.
-    """
+    """`changes.tar` of a project.cleanup_safe, and one line for each path that is kept. Raises ProjectError."""
     rows: dict[str, Row] = {}
     stays = []
     with _project(settings) as project:
@@ -78,9 +76,7 @@ def propose_cleanup(verdict: AllowedProposal, settings: Settings) -> tuple[bytes
 
 
 def read_proposed_change(verdict: AllowedProposal, data: bytes) -> MadeChangeSet:
-    """The change set of a proposal from its archive. Raises ProjectError if it does anything that is not
-    proposed.
-    """
+    """The change set of a proposal from its archive. Raises ProjectError if it does anything that is not proposed."""
     try:
         change = read_change_set(data)
     except ChangeSetError as error:
@@ -137,17 +133,13 @@ class _Reading:
     uid: int
 
     def archive(self, rows: Iterable[Row], content: bytes = b"") -> bytes:
-        """`changes.tar` of rows of which at most one has content, checked as an apply request is. Raises
-        ChangeSetError, OSError.
-        """
+        """`changes.tar` of rows, at most one with content, checked as for apply. Raises ChangeSetError, OSError."""
         data = change_tar(tuple(rows), lambda _: content)
         check_project(self.tree, read_change_set(data), self.uid)
         return data
 
     def deletions(self, path: ProjectPath) -> dict[str, Row]:
-        """The entries that remove a path with everything in it, by path; none if it does not exist. Raises
-        ChangeSetError, OSError.
-        """
+        """The rows that remove a path and what is in it; none if it does not exist. Raises ChangeSetError, OSError."""
         if not path.parts:
             raise ChangeSetError("is the project itself")
         rows: dict[str, Row] = {}

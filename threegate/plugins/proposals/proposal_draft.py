@@ -52,9 +52,7 @@ class DraftResult:
     problem: str | None = None
 
     def deliveries(self, workspace: Workspace) -> list[tuple[Path, bytes, int]]:
-        """The files to write, in this order: input files, the proposal, the draft. Empty if there is no
-        draft.
-        """
+        """The files to write, in this order: input files, the proposal, the draft. Empty if there is no draft."""
         if self.draft is None or self.file_name is None:
             return []
         folder = workspace.draft_files
@@ -127,9 +125,7 @@ def links_of(settings: Settings) -> Project | None:
 def _render(
     verdict: AllowedProposal, primary: Mapping[str, bytes], data: bytes, settings: Settings, now: datetime
 ) -> DraftResult:
-    """The draft, with the agent's own words if gate 1 accepts them, else without; blocked if it accepts
-    neither.
-    """
+    """The draft, with the agent's own words if gate 1 accepts them, else without; blocked if it accepts neither."""
     sha256 = canonical.sha256_hex(data)
     plan = make_plan(verdict, primary, settings)
     inputs = {**primary, **plan.files(verdict, sha256)}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
 from typing import Final
 
 from threegate.core import limits
@@ -20,7 +19,7 @@ from threegate.plugins.proposals.argv import judge_argv, judge_command
 from threegate.plugins.proposals.dangerous_words import names_secret, says_submit, types_secret
 from threegate.plugins.proposals.form import FormProblem, Proposal, check_arguments, check_form, read_json, sound_part
 from threegate.plugins.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
-from threegate.plugins.proposals.tools import RISKS, TOOLS, Lane, ProposalRisk, ProposalTool, VerdictName, strictest
+from threegate.plugins.proposals.tools import RISKS, Lane, ProposalRisk, VerdictName, strictest
 from threegate.plugins.proposals.urls import URL, URLError, reach, read_url
 from threegate.request.characters import has_hidden
 
@@ -103,8 +102,15 @@ def _stands_there(problem: FormProblem, part: Proposal) -> bool:
 def judge_form(proposal: Proposal, *, settings: Settings, links: Project | None = None) -> ProposalVerdict:
     """The verdict on a proposal whose form is valid: only the semantic rules."""
     at = _Judging(proposal, settings, links)
-    for check in _CHECKS[at.tool.name]:
-        check(at)
+    _check_blanks(at)
+    _check_risk(at)
+    _check_paths(at)
+    if "url" in at.tool.fields:
+        _check_url(at)
+    if "repo" in at.tool.fields:
+        _check_repository(at)
+    if at.tool.name in _SPECIAL:
+        _SPECIAL[at.tool.name](at)
     return _conclude(at)
 
 
@@ -283,22 +289,3 @@ _SPECIAL: Final = {
     "browser.type_proposed": _check_type,
     "subagent.delegate": _check_delegate,
 }
-
-
-def _checks(tool: ProposalTool) -> Sequence[Callable[[_Judging], None]]:
-    """The rules that a proposal of this tool can break, in the order in which they speak."""
-    found = [_check_blanks]
-    if tool.least is not None:
-        found.append(_check_risk)
-    if any(field.path for field in tool.fields.values()):
-        found.append(_check_paths)
-    if "url" in tool.fields:
-        found.append(_check_url)
-    if "repo" in tool.fields:
-        found.append(_check_repository)
-    if tool.name in _SPECIAL:
-        found.append(_SPECIAL[tool.name])
-    return found
-
-
-_CHECKS: Final = {name: _checks(tool) for name, tool in TOOLS.items()}

@@ -48,9 +48,7 @@ class URLError(ValueError):
 
 
 class URL(NamedTuple):
-    """An http or https URL: `name` is a lower-case ASCII host name without final dot, empty where there is an
-    `address`.
-    """
+    """An http or https URL. `name` is lower-case ASCII without final dot; empty if there is an `address`."""
 
     scheme: str
     name: str

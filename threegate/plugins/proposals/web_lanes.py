@@ -90,7 +90,7 @@ def _public(text: str, setting: str) -> URL:
     except URLError as error:
         raise ProjectError(f"{setting} of threegate.toml: {error}") from None
     if reach(url) != "public":
-        raise ProjectError(f"{setting} of threegate.toml names no public host; fix it")
+        raise ProjectError(f"{setting} of threegate.toml does not name a public host; fix it")
     return url
 
 

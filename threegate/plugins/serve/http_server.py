@@ -23,8 +23,7 @@ def serve(
 ) -> None:
     """Serve until SIGINT or SIGTERM. `ready` is called with the URL before the first request is accepted.
 
-    `certificate`: PEM files of the chain and of its key, for https. Raises Unavailable if they cannot be
-    used.
+    `certificate`: PEM files of the chain and of its key, for https. Raises Unavailable if they cannot be used.
     """
     config = uvicorn.Config(
         app,

@@ -14,9 +14,7 @@ BACKLOG = 128
 
 
 def bind(host: str, port: int, *, reachable: bool) -> socket.socket:
-    """A listening socket. Raises Refused for an address that others can reach if `reachable` is false;
-    Unavailable.
-    """
+    """A listening socket. Raises Refused for an address that others can reach if `reachable` is false; Unavailable."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:

@@ -44,11 +44,10 @@ def read_line(line: bytes) -> str:
 
 
 def ids_of(line: bytes) -> list[Id]:
-    """The id of each message in a line, as far as it can be known; None if it cannot. Never empty, never
-    raises.
+    """The id of each message in a line, as far as it can be known; None if it cannot. Never empty, never raises.
 
-    Only tokens are examined: this works for lines that no JSON parser accepts, at any depth and with numbers
-    of any length.
+    Only tokens are examined: this works for lines that no JSON parser accepts, at any depth and with numbers of any
+    length.
     """
     found: list[Id] = []
     current: list[Id] | None = None
@@ -99,9 +98,7 @@ def _text(token: bytes) -> str | None:
 
 
 async def read_lines(readline: Callable[[int], Awaitable[bytes]], answer: Answer) -> AsyncIterator[str]:
-    """The messages of a stream, until it ends; lines that are not messages are answered here. `readline`
-    returns at most this many bytes.
-    """
+    """The messages of a stream. Other lines are answered here. `readline(most)` returns at most `most` bytes."""
     while line := await readline(limits.MCP_LINE_BYTES + 1):
         rest = line
         while len(rest) > limits.MCP_LINE_BYTES and not rest.endswith(b"\n"):

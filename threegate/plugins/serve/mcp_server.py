@@ -57,9 +57,7 @@ class ReadResult(Record):
 
 
 class ToolServer:
-    """The tools for one client. Without a workspace, the tools about requests say so, and there is no
-    door.
-    """
+    """The tools for one client. Without a workspace, the tools about requests say so, and there is no door."""
 
     def __init__(
         self,
@@ -141,9 +139,7 @@ class ToolServer:
         return _answered(answer.value, is_error=answer.refused)
 
     async def _as_given(self, ctx: Any, call_next: Any) -> Any:
-        """Put a server's own answer in place of ours: the SDK drops what its version of the protocol does not
-        know.
-        """
+        """Replace our answer with the server's own: the SDK drops fields that its version of the protocol lacks."""
         result = await call_next(ctx)
         given = self._given.pop(ctx.request_id, None)
         if given is None:
@@ -276,9 +272,7 @@ def door_tools() -> list[Tool]:
 
 
 def server_tools(offered: Mapping[str, OfferedTool]) -> list[Tool]:
-    """The tools of added servers. Their titles and descriptions are their servers' words, and are marked as
-    such.
-    """
+    """The tools of added servers. Their titles and descriptions are their servers' words, and are marked as such."""
     return [
         Tool(
             name=name,
@@ -297,9 +291,7 @@ def _answered(value: dict[str, Any], *, is_error: bool = False) -> CallToolResul
 
 
 def _given(result: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """A server's own answer, with our data in its `_meta`. A JSON-RPC error becomes a result, because our own
-    errors look the same.
-    """
+    """A server's own answer with our data in its `_meta`. A JSON-RPC error becomes a result: our own look the same."""
     if (error := result.get("error")) is not None:
         text = f"the server refused the call: {json.dumps(error)}"
         structured = {"error": error}

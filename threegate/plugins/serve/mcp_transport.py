@@ -81,7 +81,7 @@ class _Lines:
 
 
 def _is_bare(message: dict[str, Any]) -> bool:
-    """Whether a first request needs no handshake and has not the envelope that replaces it."""
+    """Whether a first request may come without a handshake, and without the envelope that replaces it."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     return message["method"] in _BARE and not (isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta)

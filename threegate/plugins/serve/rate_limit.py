@@ -17,9 +17,7 @@ _ROUNDING = 1e-6
 
 
 class RateLimit:
-    """`per_minute` requests per minute for each client, in bursts of up to that many. `clock` is in
-    seconds.
-    """
+    """`per_minute` requests per minute for each client, in bursts of up to that many. `clock` is in seconds."""
 
     def __init__(self, per_minute: int, *, clock: Callable[[], float], clients: int = limits.SERVE_CLIENTS) -> None:
         """All buckets start full."""

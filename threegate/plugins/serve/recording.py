@@ -11,8 +11,7 @@ from threegate.core.workspace import Workspace
 
 
 def decision_log(explicit: str, workspace: Workspace | None) -> DecisionLog:
-    """The named file, else the workspace's if this process may write to it, else one in the user's state
-    folder.
+    """The named file, else the workspace's if this process may write to it, else one in the user's state folder.
 
     Raises Unavailable if it is not writable.
     """

@@ -32,16 +32,12 @@ class RequesterAccess:
     """What a requester may do in one workspace."""
 
     def __init__(self, workspace: Workspace, run: AgentRun | None = None) -> None:
-        """Store the workspace and the folders' owner: a run, or an account that writes to the inbox. Nothing
-        is read yet.
-        """
+        """Store the workspace and the folders' owner: a run, or an account that writes to the inbox."""
         self._workspace = workspace
         self._requester_folders = run or workspace
 
     def submit_request(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Put a well-formed draft into the inbox. Raises InvalidInput for an invalid or used name,
-        OSError.
-        """
+        """Put a well-formed draft into the inbox. Raises InvalidInput for an invalid or used name, OSError."""
         name, content = _text(arguments, "file_name"), _text(arguments, "content")
         if not _FILE_NAME.fullmatch(name):
             raise InvalidInput("file_name must be TR-YYYYMMDD-HHMMSSZ-<slug>.md")
@@ -97,9 +93,7 @@ class RequesterAccess:
         }
 
     def id_used(self, request_id: str) -> bool:
-        """Whether a request with this id was approved, is running or has ended, as far as a requester can
-        see.
-        """
+        """Whether a request with this id was approved, is running or has ended, as far as a requester can see."""
         if any(row.request_id == request_id for row in self._results(request_id)):
             return True
         return any(

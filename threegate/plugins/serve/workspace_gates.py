@@ -30,9 +30,7 @@ from threegate.core.workspace import Workspace
 _OPERATORS: Final = frozenset({"answer", "asked", "at", "kill"})
 """Keys of a replay's line that only an operator or the clock may set."""
 _SHOWN: Final = ("layer", "code", "path")
-"""The fields of a reason that a caller may see; expected and actual values are for the operator's
-terminal.
-"""
+"""The fields of a reason that a caller may see; expected and actual values are for the operator's terminal."""
 
 
 class WorkspaceGates:
@@ -56,9 +54,7 @@ class WorkspaceGates:
         self._play: Play | None = None
         self._began = 0.0
         self._taken = 0
-        """The size of the sessions when last measured, and the bytes of the lines since, few of which are
-        kept.
-        """
+        """The size of the sessions when last measured, and the bytes of the lines since, few of which are kept."""
         self._full = False
 
     def judge_document(self, form: Form, data: bytes, now: datetime) -> dict[str, Any]:
@@ -141,9 +137,7 @@ class WorkspaceGates:
 
 
 def _line(data: bytes) -> dict[str, Any]:
-    """A line of a replay, reduced to what a caller may set. Raises InvalidInput, whose message repeats no
-    value.
-    """
+    """A line of a replay, limited to what a caller may set. Raises InvalidInput, whose message repeats no value."""
     try:
         value = canonical.loads_strict(data, max_bytes=limits.AANA_EVENT_BYTES)
     except canonical.StrictJSONError as error:

@@ -36,9 +36,7 @@ def images_of(settings: Settings) -> tuple[str, str]:
 
 
 def look(settings: Settings, operators: Operators, state: Path) -> tuple[Capacity, str | None]:
-    """What this worker offers, and None, or the first problem that keeps it from working. Takes a few
-    seconds, because it measures.
-    """
+    """What this worker offers, and the first problem that keeps it from working, if any. Takes a few seconds."""
     budget = Budget.of(settings.runners)
     era, egress = settings.runners.era.image, settings.runners.era.egress_image
     problem = quick_look(operators, state)
@@ -61,7 +59,7 @@ def quick_look(operators: Operators, state: Path) -> str | None:
     if operators.problem is not None:
         return f"operators: {operators.problem}"
     if not os.access("/usr/bin/ssh-keygen", os.X_OK):
-        return "ssh-keygen: is not there (apt-get install openssh-client)"
+        return "ssh-keygen: not found (apt-get install openssh-client)"
     if shutil.disk_usage(state).free < limits.WORKER_FREE_BYTES:
         return f"disk: less than {limits.WORKER_FREE_BYTES >> 20} MiB free in {state}"
     return None

@@ -2,7 +2,7 @@
 
 Invariant: only notes that the workspace's key signed for this worker count; a run whose daemon has sent
 nothing for CLUSTER_FENCE_SECONDS is stopped here, which is before the broker or the daemon can report it
-lost; a run of an older life of the daemon is stopped as soon as a newer one sends a message. A start token
+lost; a run of a previous daemon is stopped as soon as a newer one sends a message. A start token
 counts only as the answer to the query that this life of the worker sent. The listener publishes nothing and
 removes nothing, because it could not receive meanwhile.
 """

@@ -89,9 +89,7 @@ class NonceJournal:
         return max(0.0, self._latest - now.timestamp())
 
     def spend(self, entry: Spent) -> None:
-        """Write down that this is started now. Raises Refused (replayed, clock_went_back), Unavailable: then nothing
-        may run.
-        """
+        """Record that it starts. Raises Refused (replayed, clock_went_back), Unavailable: then nothing may run."""
         with self._lock:
             if entry.nonce in self._spent or entry.approval in self._approvals or entry.request_id in self._requests:
                 raise Refused("replayed", "this envelope, approval or request was started here before")
@@ -135,7 +133,7 @@ class NonceJournal:
                 _whole(entry.at), _whole(entry.expires)
             except (ValueError, TypeError):
                 raise Unavailable(
-                    f"{self._path}:{number}: is no entry of a nonce journal; nothing is started until it is fixed"
+                    f"{self._path}:{number}: is not an entry of a nonce journal; nothing starts until it is fixed"
                 ) from None
             self._keep(entry)
 

@@ -9,9 +9,7 @@ from threegate.core import durable, limits
 
 
 def read_operators_file(path: Path) -> Operators:
-    """The operators of this worker: FILE, and FILE.revoked and FILE.passkeys next to it. Errors are in
-    `problem`.
-    """
+    """The operators of this worker: FILE, and FILE.revoked and FILE.passkeys next to it. Errors are in `problem`."""
     files: list[bytes | None] = []
     for name in (path, path.with_name(path.name + ".revoked"), path.with_name(path.name + ".passkeys")):
         try:

@@ -43,7 +43,7 @@ class Outbox:
         self._kept: dict[str, KeptResult] = {}
 
     def recover(self) -> list[str]:
-        """Take in what an earlier life left; what has no result of ours is removed. Returns one line for each thing."""
+        """Take over what a previous run left; what has no signed result is removed. Returns one line for each thing."""
         told = []
         for folder in sorted(self._folder.iterdir()):
             try:

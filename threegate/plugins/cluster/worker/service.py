@@ -1,6 +1,6 @@
 """The life of a worker: identity, cleanup, doctor, then jobs until a stop is requested.
 
-Invariant: no job is accepted before orphans of an earlier life are gone, the journal is open and the doctor
+Invariant: no job is accepted before orphans of a previous run are gone, the journal is open and the doctor
 finds no problem; after a stop request a worker accepts nothing more, gives running jobs a short time to
 finish, and then stops them.
 """
@@ -70,26 +70,24 @@ class Identity:
 
 
 def read_identity(folder: Path) -> Identity:
-    """Name from the certificate, keys from files; a signing key is made when there is none. Raises Unavailable,
-    InvalidInput.
-    """
+    """Name from the certificate, keys from files; a missing signing key is made. Raises Unavailable, InvalidInput."""
     try:
         certificate = x509.load_pem_x509_certificate((folder / "tls.pem").read_bytes())
         names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         text = durable.read_regular(folder / WORKSPACE_KEY, max_bytes=limits.KEY_FILE_BYTES).decode("ascii").strip()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "is no certificate or key"
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a certificate or key"
         raise Unavailable(
             f"{folder}: tls.pem or {WORKSPACE_KEY}: {reason}; make them with: threegate cluster init"
         ) from None
     name = str(names[0].value) if len(names) == 1 else ""
     if not WORKER.fullmatch(name):
         raise InvalidInput(
-            f"{folder / 'tls.pem'}: its common name is no worker's name (a-z, 0-9 and -, at most 32 characters)"
+            f"{folder / 'tls.pem'}: its common name is not a worker's name (a-z, 0-9 and -, at most 32 characters)"
         )
     workspace = VerifierKey.parse(text)
     if not workspace.name.startswith(_ORIGIN):
-        raise InvalidInput(f"{folder / WORKSPACE_KEY}: is no workspace's key; take audit/workspace.pub")
+        raise InvalidInput(f"{folder / WORKSPACE_KEY}: is not a workspace's key; take audit/workspace.pub")
     return Identity(name, _signing_key(folder / SIGN_KEY, name), workspace.name[len(_ORIGIN) :], workspace)
 
 
@@ -102,7 +100,7 @@ def _signing_key(path: Path, name: str) -> SigningKey:
     except FileNotFoundError:
         return make_signing_key(path, name)
     except (OSError, ValueError):
-        raise Unavailable(f"{path}: cannot be read, or is no key; move it away and a new one is made") from None
+        raise Unavailable(f"{path}: cannot be read, or is not a key; move it away to get a new one") from None
 
 
 def make_signing_key(path: Path, name: str) -> SigningKey:

@@ -82,7 +82,7 @@
       return say("The server does not answer; this is how it was before.");
     }
     if (answer.status === 304) return fine();
-    if (answer.status === 404) return kind === "notice" ? notice() : say("It is not there any more.");
+    if (answer.status === 404) return kind === "notice" ? notice() : say("It no longer exists.");
     if (!answer.ok) return say("This is not shown any more; type: threegate page");
     const text = await answer.text();
     if (kind === "list" && !getSelection().isCollapsed) return;
