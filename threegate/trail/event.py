@@ -156,10 +156,9 @@ def trail_text(text: str, limit: int = limits.TRAIL_STRING_CHARS, mask: Mask | N
     Secrets are masked before the cut, by `mask` or else by their forms: whatever a file is named, or a reason says, the
     trail never contains one.
     """
-    if mask is None:
-        from threegate.core.secretscan.scan import mask_secrets as mask  # here: only who appends pays for the patterns
+    from threegate.core.secretscan.scan import mask_secrets  # here: only who appends pays for the patterns
 
-    text = mask(text[: limits.TRAIL_MASKED_CHARS])
+    text = (mask or mask_secrets)(text[: limits.TRAIL_MASKED_CHARS])
     if len(text) <= limit and text.isascii() and text.isprintable() and "\\" not in text:
         return text
     pieces: list[str] = []

@@ -128,7 +128,7 @@ class Trail:
             type=WorkspaceCreated.kind,
             request_id=None,
             actor=actor,
-            data=WorkspaceCreated(vkey=vkey, path=str(workspace.root), announces_files=True).to_data(),
+            data=WorkspaceCreated(vkey=vkey, path=str(workspace.root)).to_data(),
             prev=workspace_id,
         )
         durable.deliver(workspace.trail_file, first.line + b"\n", 0o600)
