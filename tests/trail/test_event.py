@@ -8,6 +8,7 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.core.secretscan.test_forms import EXAMPLES
 from tests.trail.workspaces import WORKSPACE_ID
 from threegate.core import limits
 from threegate.trail.event import LineError, make_event, parse_line, parse_time, trail_text, trail_value
@@ -63,6 +64,30 @@ def test_foreign_text_is_escaped_without_ambiguity() -> None:
     assert trail_text("x" * 201) == "x" * 197 + "..."
     assert trail_text("\x00" * 60) == "\\x00" * 49 + "..."
     assert trail_text("\ud800") == "\\ud800"
+
+
+_PIECES = st.sampled_from(
+    ["password", "token", "api_key", "--", "-u ", "-u a:", "=", ": ", " ", '"', "'", "\n", "(", ")", ",", "hunter2x1", "abcd1234efgh5678", "AKIA" + "A1" * 8, "Authorization: Bearer ", "AUTHORIZATION: BEARER", "curl ", "basic_auth('a', '", "set(", "é", "\ud800", "://a:b@", "eyJhIjox.e30", "x" * 200]  # noqa: E501
+)  # fmt: skip
+TEXTS = st.lists(_PIECES, max_size=8).map("".join)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(TEXTS | st.sampled_from([example for _, example in EXAMPLES]), min_size=1, max_size=6))
+def test_texts_searched_together_are_masked_as_each_alone_is(texts: list[str]) -> None:
+    """Whatever is beside a secret, as a name or a value, at the top or deeper, who acts, and which request it is."""
+    data = {texts[0]: texts[-1], "files": {text: [text] for text in texts}, "other": texts}
+    event = event_of(data, actor=texts[0], request_id=texts[-1])
+    assert event.data == trail_value(data)
+    assert (event.actor, event.request_id) == (trail_text(texts[0]), trail_text(texts[-1]))
+
+
+@pytest.mark.parametrize("before", ["", "password=", "curl -u ", "-----BEGIN RSA PRIVATE KEY-----", "token: ", "'"])
+@pytest.mark.parametrize(("kind", "example"), EXAMPLES, ids=[f"{kind}-{n}" for n, (kind, _) in enumerate(EXAMPLES)])
+def test_no_form_is_missed_between_other_texts(kind: str, example: str, before: str) -> None:
+    data = {"a": before, "b": example, example: before, "c": "and more"}
+    assert event_of(data).data == trail_value(data)
+    assert trail_text(example) in event_of(data).data.values(), kind
 
 
 def test_too_much_data_is_cut_to_its_digest() -> None:

@@ -6,9 +6,6 @@ requests in flight, and nothing else. What is no plain file or folder is a probl
 
 Works on the stream of events: memory grows with what is open (requests that wait or run, pinned inputs), not with the
 trail. Names are compared as a sum; only when something disagrees a second, exact pass under the trail's lock names it.
-
-Versions before 0.2 announced fewer digests. Files whose event names none are a note, as long as no event before it is
-of a version that announces everything: from the first such event on, a digest that is missing is a problem.
 """
 
 from __future__ import annotations
@@ -98,8 +95,8 @@ class _Request:
 
     place: str
     seq: int
-    files: dict[str, str | None]
-    """None: an older version named no digest. Empty: the event lacks it, which was reported."""
+    files: dict[str, str]
+    """Empty: the event lacks the digest, which was reported."""
     approval_sha256: str | None
     inputs: tuple[str, ...] = ()
     claimed: bool = False
@@ -117,7 +114,7 @@ class _Draft:
 
     place: str
     seq: int
-    files: dict[str, str | None]
+    files: dict[str, str]
     inputs: tuple[str, ...]
 
 
@@ -165,10 +162,6 @@ class FolderAudit:
     """The last trail checkpoint that was announced."""
     _names: _Names = field(init=False)
     _files: ToolExecFiles = field(init=False)
-    _announces: bool = False
-    """Whether an event was seen of a version that announces every file by digest."""
-    _unannounced: int = 0
-    _first_unannounced: str = ""
     _open: dict[str, _Request] = field(default_factory=dict)
     _drafts: dict[str, _Draft] = field(default_factory=dict)
     _leaving: dict[str, _Draft] = field(default_factory=dict)
@@ -179,8 +172,6 @@ class FolderAudit:
     _missing_released: dict[str, int] = field(default_factory=dict)
     _unread_runs: set[str] = field(default_factory=set)
     """Folders of runs whose record cannot be trusted: it is unknown what belongs there."""
-    _left_runs: set[str] = field(default_factory=set)
-    """Folders of runs that were interrupted under a version that kept what they left."""
     _pruned_runs: set[str] = field(default_factory=set)
     _single: dict[str, tuple[str | None, int]] = field(default_factory=dict)
     """Files that are replaced as a whole: the digest that the last event names, and that event."""
@@ -202,10 +193,7 @@ class FolderAudit:
         """Take the next event."""
         handler = _HANDLERS.get(event.type)
         if handler is not None:
-            payload = event.payload
-            if getattr(payload, "files", None) is not None:
-                self._announces = True
-            handler(self, event, payload)
+            handler(self, event, event.payload)
         elif event.type not in payloads.PAYLOADS:
             self._of_plugin(event)
 
@@ -213,7 +201,6 @@ class FolderAudit:
         """What an event of no kind of the core announces, and what its plugin says about it, if that is here."""
         said = reserved(event)
         for path, digest in said.files.items():
-            self._announces = True
             self._of_plugins.add(path)
             known = self._single.pop(path, None) is not None
             if digest is not None:
@@ -227,7 +214,6 @@ class FolderAudit:
                 self.result.add(self.workspace.trail_file, 0, f"event {event.seq} ({event.type}) {what}")
 
     def _created(self, event: Event, created: payloads.WorkspaceCreated) -> None:
-        self._announces = created.announces_files is True
         key = str(created.vkey).encode("utf-8", "replace") + b"\n"
         self._single["audit/workspace.pub"] = (hashlib.sha256(key).hexdigest(), event.seq)
 
@@ -283,7 +269,7 @@ class FolderAudit:
             self._refuse_void(event, moved)
 
     def _refuse_void(self, event: Event, claimed: payloads.Claimed) -> None:
-        """What the trail called void was never to run; earlier versions let it, when the file came back."""
+        """What the trail called void was never to run, also when its file came back: gate 2 refuses it."""
         for mark in (claimed.nonce, claimed.approval_sha256, claimed.request_sha256):
             if (seq := self._void.get(mark or "")) is not None:
                 what = f"event {event.seq} runs {event.request_id} by an approval that is void since event {seq}"
@@ -304,11 +290,9 @@ class FolderAudit:
             self._single[f"audit/{aside.kept_as}"] = (aside.sha256, event.seq)
         elif (place := _place(aside)) is not None:
             self._settle(event, place, self._found(event, aside, place))
-            self._check_result(event, aside, event.request_id or "", None)
+            self._check_result(event, aside, event.request_id or "")
 
     def _ended(self, event: Event, end: payloads.End) -> None:
-        if end.record_sha256 is None and end.result_sha256 is not None:
-            self._announces = True
         request = self._open.pop(event.request_id or "", None)
         self._decided(event.request_id)
         place = _place(end)
@@ -326,36 +310,24 @@ class FolderAudit:
         if event.request_id is not None:
             self._check_end(event, end, event.request_id)
 
-    def _found(self, event: Event, stopped: payloads.Stopped, place: str) -> dict[str, str | None]:
+    def _found(self, event: Event, stopped: payloads.Stopped, place: str) -> dict[str, str]:
         """The digests of a file and of its signatures, by the event that moves them away."""
-        files: dict[str, str | None] = {"": stopped.request_sha256}
-        if stopped.files is None and not self._announces and self._files.is_there(f"{place}.sig"):
-            files[".sig"] = None
-        return self._complete(event, place, files, stopped.files)
+        return self._complete(event, place, {"": stopped.request_sha256}, stopped.files)
 
     def _complete(
-        self,
-        event: Event,
-        place: str,
-        unnamed: Mapping[str, str | None],
-        files: Mapping[str, str] | None,
-    ) -> dict[str, str | None]:
-        """The digests that an event names of the files of a place; one that it lacks is a problem once events name
-        every file.
-        """
-        complete = {**unnamed, **(files or {})}
-        if self._announces:
-            for suffix in [suffix for suffix, digest in complete.items() if digest is None]:
+        self, event: Event, place: str, needed: Mapping[str, str | None], files: Mapping[str, str] | None
+    ) -> dict[str, str]:
+        """The digests that an event names of the files of a place; one that it lacks is a problem."""
+        complete = {**needed, **(files or {})}
+        for suffix, digest in complete.items():
+            if digest is None:
                 self._bad(place + suffix, f"event {event.seq} names no digest of this file")
-                complete[suffix] = ""
-        return complete
+        return {suffix: digest or "" for suffix, digest in complete.items()}
 
     def _pruned(self, event: Event, pruned: payloads.Pruned) -> None:
         if pruned.note_sha256 is not None and _NOTES in self._single:
-            # Older versions named no digest when they removed a note: it is unknown what was left.
-            left = {Path(_NOTES).name: None} if pruned.files is None else pruned.files
-            if Path(_NOTES).name in left:
-                self._single[_NOTES] = (left[Path(_NOTES).name], event.seq)
+            left = self._complete(event, "memory/", {"notes.jsonl": None}, pruned.files)
+            self._single[_NOTES] = (left["notes.jsonl"], event.seq)
         if event.request_id is not None:
             self._missing_runs.pop(event.request_id, None)
             self._missing_released.pop(event.request_id, None)
@@ -392,36 +364,27 @@ class FolderAudit:
 
     # ---- requests
 
-    def _settle(
-        self, event: Event, place: str, files: Mapping[str, str | None], request: _Request | None = None
-    ) -> None:
+    def _settle(self, event: Event, place: str, files: Mapping[str, str], request: _Request | None = None) -> None:
         """The file of a request that ended, and its signatures, where they stay."""
         for suffix, digest in files.items():
             self._names.want(place + suffix, event.seq)
             self._check_request_file(event.seq, place, suffix, digest, request)
 
-    def _check_request_file(
-        self, seq: int, place: str, suffix: str, digest: str | None, request: _Request | None
-    ) -> None:
+    def _check_request_file(self, seq: int, place: str, suffix: str, digest: str, request: _Request | None) -> None:
         path = place + suffix
         seq = seq if request is None else request.seq
-        if suffix == ".sig" and request is not None and (digest is None or request.batch != (None, None)):
+        if suffix == ".sig" and request is not None and request.batch != (None, None):
             self._check_statement(path, request)
-        if self._named(digest, path):
-            most = limits.SIGNATURE_FILE_BYTES if suffix else limits.REQUEST_BYTES
-            what = "signature" if suffix else "request"
-            self._files.compare(path, digest, most, f"is not the {what} that event {seq} names: it was changed")
+        most = limits.SIGNATURE_FILE_BYTES if suffix else limits.REQUEST_BYTES
+        what = "signature" if suffix else "request"
+        self._compare(path, digest, most, f"is not the {what} that event {seq} names: it was changed")
 
     def _check_statement(self, path: str, request: _Request) -> None:
-        """What was signed is the first line of the file: the statement, or the batch that has it at the place
-        announced.
-        """
+        """What was signed, the first line of the file, is the batch that has the statement at the place announced."""
         data = self._files.read(path, limits.SIGNATURE_FILE_BYTES)
         if data is None or request.approval_sha256 is None:
             return
-        line = data.split(b"\n", 1)[0]
-        if request.batch != (None, None):
-            line = _member(line, *request.batch)
+        line = _member(data.split(b"\n", 1)[0], *request.batch)
         if hashlib.sha256(line).hexdigest() != request.approval_sha256:
             self._bad(path, f"is not the statement that event {request.seq} recorded: it was changed")
 
@@ -429,20 +392,15 @@ class FolderAudit:
 
     def _check_end(self, event: Event, end: payloads.End, request_id: str) -> None:
         """The record of the run, its artifacts, and the result that was made of them."""
-        record, folder = end.record_sha256, f"runs/{request_id}"
-        expected: bytes | None = None
-        if record is not None:
-            expected = self._check_run(event, folder, record)
-        elif isinstance(end, payloads.Interrupted) and not self._announces and self._files.is_there(folder):
-            self._left_runs.add(folder)
+        if end.record_sha256 is not None:
+            self._check_run(event, f"runs/{request_id}", end.record_sha256)
         if end.released_sha256 is not None and end.run is None:
             self._check_released(event, f"results/{request_id}", end.released_sha256)
-        self._check_result(event, end, request_id, expected)
+        self._check_result(event, end, request_id)
 
-    def _check_run(self, event: Event, folder: str, record: str) -> bytes | None:
-        """The files of one run, by its record; the result that follows from it, or None."""
-        from threegate.launch.results.render import render_result  # a trail without runs has no results
-        from threegate.launch.results.result_facts import read_record
+    def _check_run(self, event: Event, folder: str, record: str) -> None:
+        """The files of one run, by its record."""
+        from threegate.launch.results.result_facts import read_record  # a trail without runs has no results
 
         try:
             with self._files.folder(folder) as held:
@@ -450,26 +408,21 @@ class FolderAudit:
                 facts = read_record(place, created_utc=event.when, trail_seq=event.seq, sha256=record)
         except OSError:
             self._missing_runs[event.request_id or ""] = event.seq
-            return None
+            return
         except InvalidInput as error:
             where, _, message = str(error).partition(": ")
             self._bad(f"{folder}/{where.rpartition('/')[2]}", message)
             self._unread_runs.add(folder)
-            return None
+            return
         streams = [name for name in ("stdout", "stderr") if getattr(facts, name) is not None]
         for path in (f"{folder}/", *(f"{folder}/{name}" for name in ("record.json", *streams))):
             self._names.want(path, event.seq)
-        for item in facts.kept:
-            path = f"{folder}/{item.path}"
+        message = f"does not have the hash of event {event.seq}'s record: it was changed"
+        recorded = [(f"{folder}/{item.path}", item) for item in facts.kept]
+        recorded += [(f"{folder}/out/{item.path}", item) for item in facts.artifacts]
+        for path, item in recorded:
             self._names.want(path, event.seq)
-            message = f"does not have the hash of event {event.seq}'s record: it was changed"
             self._files.compare(path, item.sha256, item.size, message)
-        for artifact in facts.artifacts:
-            path = f"{folder}/out/{artifact.path}"
-            self._names.want(path, event.seq)
-            message = f"does not have the hash of event {event.seq}'s record: it was changed"
-            self._files.compare(path, artifact.sha256, artifact.size, message)
-        return render_result(facts)
 
     def _check_released(self, event: Event, folder: str, digest: str) -> None:
         """The outputs that were given back, by the outputs.json that the event names."""
@@ -490,50 +443,18 @@ class FolderAudit:
             message = "does not have the hash that is its name: it was changed"
             self._files.compare(path, sha256, limits.RELEASED_BYTES, message)
 
-    def _check_result(self, event: Event, stopped: payloads.Stopped, request_id: str, expected: bytes | None) -> None:
+    def _check_result(self, event: Event, stopped: payloads.Stopped, request_id: str) -> None:
         path, data = self._result(event, request_id)
+        named = stopped.result_sha256
         if data is None:
-            if isinstance(stopped, payloads.End) or stopped.result_sha256 is not None:
+            if isinstance(stopped, payloads.End) or named is not None:
                 self._bad(path, f"event {event.seq} ended {request_id}; its result is not there")
             return
         self._names.want(path, event.seq)
-        named = stopped.result_sha256
-        if named is None and expected is not None:
-            named = hashlib.sha256(expected).hexdigest()
-        if named is not None:
-            if hashlib.sha256(data).hexdigest() != named:
-                self._bad(path, f"is not the result of event {event.seq}: it was changed")
-        elif self._announces:
+        if named is None:
             self._bad(path, f"event {event.seq} names no digest of this file")
-        elif self._check_result_alone(event, stopped, request_id, path, data):
-            self._named(None, path)
-
-    def _check_result_alone(
-        self, event: Event, stopped: payloads.Stopped, request_id: str, path: str, data: bytes
-    ) -> bool:
-        """A result that no digest is known of: form, and agreement with its event."""
-        from threegate.launch.results.front import read_result  # a trail without runs has no results
-        from threegate.launch.results.validate import validate_result
-
-        if problems := validate_result(data):
-            self.result.add(self.workspace.tool_exec / path, problems[0].line, problems[0].message)
-            return False
-        front, _ = read_result(data.decode())
-        end = stopped if isinstance(stopped, payloads.End) else payloads.Refused()
-        wanted = {
-            "request_id": request_id,
-            "trail_seq": event.seq,
-            "status": end.result_status,
-            "request_sha256": stopped.request_sha256,
-            "approval_sha256": stopped.approval_sha256,
-            "stdout_sha256": end.stdout_sha256,
-            "stderr_sha256": end.stderr_sha256,
-        }
-        for key, value in wanted.items():
-            if value is not None and front.get(key) != value:
-                self._bad(path, f"{key} is not what event {event.seq} says: it was changed")
-                return False
-        return True
+        elif sha256_hex(data) != named:
+            self._bad(path, f"is not the result of event {event.seq}: it was changed")
 
     def _result(self, event: Event, request_id: str) -> tuple[str, bytes | None]:
         """The result that names this event, under its own name or a numbered one, and its bytes; without bytes, where
@@ -564,22 +485,17 @@ class FolderAudit:
             for suffix, digest in draft.files.items():
                 self._names.want(draft.place + suffix, draft.seq)
                 self._check_draft_file(draft, suffix, digest)
-        for path, (digest, seq) in self._single.items():
-            self._check_single(path, digest, seq)
+        for path, (announced, seq) in self._single.items():
+            self._check_single(path, announced, seq)
         self._walk()
-        if self._unannounced:
-            self.result.note(
-                self.workspace.tool_exec / self._first_unannounced,
-                f"not announced by digest (made by an older version); so are {self._unannounced - 1} more",
-            )
         if self.exact:
             self._name_differences()
         return self._names.agree
 
-    def _check_draft_file(self, draft: _Draft, suffix: str, digest: str | None) -> None:
-        path, most = draft.place + suffix, limits.PROPOSAL_BYTES if suffix else limits.REQUEST_BYTES
-        if self._named(digest, path):
-            self._files.compare(path, digest, most, f"is not what event {draft.seq} announced: it was changed")
+    def _check_draft_file(self, draft: _Draft, suffix: str, digest: str) -> None:
+        most = limits.PROPOSAL_BYTES if suffix else limits.REQUEST_BYTES
+        message = f"is not what event {draft.seq} announced: it was changed"
+        self._compare(draft.place + suffix, digest, most, message)
 
     def _check_single(self, path: str, digest: str | None, seq: int) -> None:
         if path in ("operators.revoked", "operators.passkeys") and digest is None:
@@ -592,9 +508,11 @@ class FolderAudit:
             self._names.want(path, seq)
         elif not self._files.is_there(path):
             self._bad(path, f"event {seq} says that this file is here; it is nowhere")
-        if self._named(digest, path):
-            most = limits.SINGLE_FILE_BYTES
-            self._files.compare(path, digest, most, f"is not what event {seq} announced: it was changed")
+        if digest is None:
+            self._bad(path, f"event {seq} names no digest of this file")
+        else:
+            message = f"is not what event {seq} announced: it was changed"
+            self._compare(path, digest, limits.SINGLE_FILE_BYTES, message)
 
     def _is_changed_whole(self, path: str) -> bool:
         """Whether the next bytes of a file are stored next to it before the event that announces them."""
@@ -615,7 +533,6 @@ class FolderAudit:
         """Find every file below tool-exec/."""
         drafted = dict.fromkeys((item for draft in self._leaving.values() for item in draft.inputs), 0)
         drafted |= dict.fromkeys((item for draft in self._drafts.values() for item in draft.inputs), 1)
-        old_drafts = any(draft.files[""] is None for draft in (*self._drafts.values(), *self._leaving.values()))
         leaving_files = {
             draft.place + suffix: (draft, suffix) for draft in self._leaving.values() for suffix in draft.files
         }
@@ -647,20 +564,18 @@ class FolderAudit:
             elif path.startswith("contracts/"):
                 self._check_contract(path, contracts)
             elif path.startswith("inputs/"):
-                self._check_pinned(path, name, self._inputs, old=False)
+                self._check_pinned(path, name, self._inputs)
             elif path.startswith("drafts/files/"):
-                self._check_pinned(path, name, drafted, old=old_drafts)
+                self._check_pinned(path, name, drafted)
             else:
                 self._names.find(path)
         self._check_missing("inputs/", self._inputs)
         self._check_missing("drafts/files/", drafted)
         self._check_contracts(contracts)
 
-    def _check_pinned(self, path: str, name: str, announced: Mapping[str, int], *, old: bool) -> None:
+    def _check_pinned(self, path: str, name: str, announced: Mapping[str, int]) -> None:
         """A file that is named by its digest."""
-        if name not in announced and old and _DIGEST(name):
-            self._named(None, path)
-        elif name not in announced:
+        if name not in announced:
             self._bad(path, "no event announced this file")
         if _DIGEST(name):
             message = "does not have the hash that is its name: it was changed"
@@ -709,10 +624,10 @@ class FolderAudit:
             if path.count("/") < limits.FOLDER_DEPTH:
                 return True
             self._bad(path, f"is more than {limits.FOLDER_DEPTH} folders deep")
-        elif path in self._left_runs or path in self._pruned_runs:
+        elif path in self._pruned_runs:
             self.result.note(
                 self.workspace.tool_exec / path,
-                "an interrupted run or an earlier prune left this; nothing reads it and nothing vouches for it",
+                "an earlier prune left this; nothing reads it and nothing vouches for it",
             )
         elif f"{path}/" in EXEMPT or path in self._unread_runs or self._in_flight(path):
             pass
@@ -742,14 +657,9 @@ class FolderAudit:
                 f"event {wanted[path]} says that this file is here; {now} (after a crash: threegate run --once)",
             )
 
-    def _named(self, digest: str | None, path: str) -> bool:
-        """Whether there is a digest to compare with; that there is none, because an older version wrote the event,
-        is a note.
-        """
-        if digest is None:
-            self._unannounced += 1
-            self._first_unannounced = self._first_unannounced or path
-        return bool(digest)
+    def _compare(self, path: str, digest: str, most: int, message: str) -> None:
+        if digest:  # that there is none was reported with its event
+            self._files.compare(path, digest, most, message)
 
     def _bad(self, path: str, message: str) -> None:
         self.result.add(self.workspace.tool_exec / path, 0, message)

@@ -31,7 +31,7 @@ from threegate.trail.event import (
     parse_line,
 )
 from threegate.trail.payloads import PAYLOADS
-from threegate.trail.tree import LEAF_PREFIX
+from threegate.trail.tree import LEAF_PREFIX, leaf_hash
 
 WORKSPACE_ID = re.compile(r"ws-[0-9a-f]{32}")
 SEGMENT = re.compile(r"trail-([0-9]{12})\.jsonl")
@@ -254,3 +254,49 @@ def line_at(path: Path, offset: int, descriptor: int | None = None) -> bytes:
         if descriptor is None:
             os.close(opened)
     return data.partition(b"\n")[0]
+
+
+Part = tuple[Path, int, int]
+"""A file of the trail that is open: its path, its descriptor, and its size when it was opened."""
+
+
+def open_parts(folder: Path, current: Path) -> list[Part]:
+    """All files of the trail, opened; who reads them closes them. Raises TrailError."""
+    parts: list[Part] = []
+    for path in [*segment_paths(folder), current]:
+        try:
+            descriptor = open_segment(path)
+        except FileNotFoundError:
+            continue
+        parts.append((path, descriptor, os.fstat(descriptor).st_size))
+    return parts
+
+
+def read_events(parts: list[Part]) -> Iterator[Event]:
+    """All events in order, each verified, streaming; a last line without its end is left out. Closes the files. Raises
+    TrailError.
+    """
+    chain = Chain()
+    try:
+        for path, descriptor, size in parts:
+            for number, raw in enumerate(read_lines(descriptor, 0, size), start=1):
+                if not raw.whole:
+                    return
+                try:
+                    yield chain.take(raw.data)
+                except LineError as error:
+                    raise TrailError(f"{path}:{number}: the line {error}") from None
+    finally:
+        for _, descriptor, _ in parts:
+            os.close(descriptor)
+
+
+def leaf_blocks(parts: list[Part]) -> Iterator[list[bytes]]:
+    """The leaf hashes of all whole lines, block by block; nothing is checked. Closes the files."""
+    try:
+        for _, descriptor, size in parts:
+            for block in read_blocks(descriptor, size):
+                yield [leaf_hash(line) for line in block.split(b"\n")[:-1]]
+    finally:
+        for _, descriptor, _ in parts:
+            os.close(descriptor)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -34,6 +34,12 @@ _loads, _dumps, _SORTED, _sha256 = orjson.loads, orjson.dumps, orjson.OPT_SORT_K
 HASH_MARK: Final = b',"hash":"'
 """Stands last in a line at its own hash: within a string the quotes would be escaped, and behind it no object comes."""
 HASH_PART: Final = len(HASH_MARK) + 64 + 1
+_APART: Final = "\n\0\n"
+"""Between texts that are searched together. A form may begin or end at a line's end as at that of a text, and none goes
+on over this: so what is a secret in one of them is found in all of them.
+"""
+_DEPTH: Final = 5
+"""Lists and objects within each other in an event's data (4), and the list that the data is in."""
 RESERVED: Final = ("files", "ids_sha256", "nonce", "signed")
 """The keys that have a meaning for the core in every kind of a plugin, known or not (`trail.reserved`)."""
 
@@ -139,16 +145,20 @@ def parse_time(text: str) -> datetime:
     return moment
 
 
-def trail_text(text: str, limit: int = limits.TRAIL_STRING_CHARS) -> str:
+Mask = Callable[[str], str]
+"""What takes the secrets out of a text."""
+
+
+def trail_text(text: str, limit: int = limits.TRAIL_STRING_CHARS, mask: Mask | None = None) -> str:
     """A foreign string as printable ASCII of at most `limit` characters; backslash is the escape, ``...``
     marks the cut.
 
-    Secrets are masked before the cut: whatever a file is named, or a reason says, the trail never contains
-    one.
+    Secrets are masked before the cut, by `mask` or else by their forms: whatever a file is named, or a reason says, the
+    trail never contains one.
     """
     from threegate.core.secretscan.scan import mask_secrets  # here: only who appends pays for the patterns
 
-    text = mask_secrets(text[: limits.TRAIL_MASKED_CHARS])
+    text = (mask or mask_secrets)(text[: limits.TRAIL_MASKED_CHARS])
     if len(text) <= limit and text.isascii() and text.isprintable() and "\\" not in text:
         return text
     pieces: list[str] = []
@@ -175,7 +185,7 @@ def _escaped(char: str) -> str:
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
-def trail_value(value: Any, depth: int = 4) -> Any:
+def trail_value(value: Any, mask: Mask | None = None, depth: int = 4) -> Any:
     """Any value as one that the trail can hold; it never fails, so that no foreign value can stop the trail.
 
     Strings go through `trail_text`; numbers that are not whole or beyond 2**53, and every other type, become text.
@@ -183,16 +193,32 @@ def trail_value(value: Any, depth: int = 4) -> Any:
     if value is None or value is True or value is False:
         return value
     if isinstance(value, str):
-        return trail_text(value)
+        return trail_text(value, mask=mask)
     if isinstance(value, int):
-        return value if -INTEGER_MAX <= value <= INTEGER_MAX else trail_text(hex(value))
+        return value if -INTEGER_MAX <= value <= INTEGER_MAX else trail_text(hex(value), mask=mask)
     if depth > 0 and isinstance(value, Mapping):
-        return {trail_text(str(key)): trail_value(item, depth - 1) for key, item in value.items()}
+        return {trail_text(str(key), mask=mask): trail_value(item, mask, depth - 1) for key, item in value.items()}
     if depth > 0 and isinstance(value, (list, tuple, set, frozenset)):
         items = sorted(value, key=str) if isinstance(value, (set, frozenset)) else list(value)
-        kept = [trail_value(item, depth - 1) for item in items[: limits.TRAIL_LIST_ITEMS]]
+        kept = [trail_value(item, mask, depth - 1) for item in items[: limits.TRAIL_LIST_ITEMS]]
         return kept if len(kept) == len(items) else [*kept, f"... {len(items) - len(kept)} more"]
-    return trail_text(str(value))
+    return trail_text(str(value), mask=mask)
+
+
+def _masked(value: list[Any]) -> list[Any]:
+    """The values as the trail holds them. One search tells whether there is any secret in all of their texts: each is
+    looked at alone only then.
+    """
+    from threegate.core.secretscan.scan import has_secret  # here: only who appends pays for the patterns
+
+    texts: list[str] = []
+
+    def noted(text: str) -> str:
+        texts.append(text)
+        return text
+
+    clean: list[Any] = trail_value(value, noted, _DEPTH)
+    return trail_value(value, None, _DEPTH) if has_secret(_APART.join(texts)) else clean
 
 
 def make_event(
@@ -210,14 +236,14 @@ def make_event(
     """
     if class_of(type) is None:
         raise ValueError(f"no event type {type!r}")
-    clean = trail_value(dict(data))
+    request_id, actor, clean = _masked([request_id, actor, dict(data)])
     body: dict[str, Any] = {
         "v": VERSION,
         "seq": seq,
         "time": time,
         "type": type,
-        "request_id": None if request_id is None else trail_text(request_id),
-        "actor": trail_text(actor),
+        "request_id": request_id,
+        "actor": actor,
         "data": clean,
         "prev": prev,
     }
@@ -234,7 +260,7 @@ def make_event(
     digest = hashlib.sha256(bare).hexdigest()
     at = bare.rindex(b',"prev":"')
     line = b"".join((bare[:at], HASH_MARK, digest.encode(), b'"', bare[at:]))
-    return Event(seq, time, type, body["request_id"], body["actor"], clean, prev, digest, line)
+    return Event(seq, time, type, request_id, actor, clean, prev, digest, line)
 
 
 def parse_line(line: bytes) -> Event:

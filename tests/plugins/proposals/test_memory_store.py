@@ -21,7 +21,6 @@ from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
 from threegate.plugins.proposals.memory import APPLY, ProposedNote, notes, remove_note, store_note
 from threegate.trail.index import TrailIndex
-from threegate.trail.payloads import Pruned
 
 
 class Killed(BaseException):
@@ -141,15 +140,3 @@ def test_a_kept_index_knows_what_was_announced_last(bench: Bench) -> None:
     again = TrailIndex()
     again.begin_from(known.to_header())
     assert again.notes == known.notes and set(known.notes) == {"notes.jsonl"}
-
-
-def test_a_removal_by_an_older_version_leaves_a_note_and_no_problem(bench: Bench) -> None:
-    """Its event has no digest of what was left."""
-    store(bench, "one")
-    with bench.context.trail.locked() as held:
-        held.append(Pruned(what="memory note", note_sha256="d" * 64), actor="account:test")
-    (bench.workspace.memory / "notes.jsonl").write_bytes(b"")
-    audit = verify_workspace(bench.workspace)
-    assert audit.ok and "not announced by digest" in str(audit.notes[0])
-    store(bench, "two")
-    assert stored(bench) == ["two"] and not verify_workspace(bench.workspace).notes

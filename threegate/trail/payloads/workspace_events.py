@@ -16,8 +16,6 @@ class WorkspaceCreated(Payload):
     vkey: str | None
     """The workspace's public key, as a C2SP verifier key."""
     path: str | None = None
-    announces_files: bool | None = None
-    """Whether every event of this trail names the digest of each file that it brings or moves."""
 
     def sentence(self) -> str:
         return f"made the workspace{f' at {self.path}' if self.path else ''}"
