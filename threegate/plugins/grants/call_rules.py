@@ -17,14 +17,12 @@ from threegate.approval.ssh_wire import MalformedError
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.json_operators import first_match
-from threegate.plugins.grants.constraint import RANGE, Constraint, Kind, kind_of, read_list
+from threegate.plugins.grants.constraint import Constraint, Kind, kind_of
 from threegate.plugins.grants.widened import ARGUMENTS, Widened, split_written
 from threegate.plugins.tools.argument_schema import why_unfit
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _KINDS: Final[tuple[Kind, ...]] = ("string", "integer", "number", "boolean")
-_TRUTHS: Final = ("true", "false")
 _ALTERNATIVES: Final = ("anyOf", "oneOf", "allOf")
 _PLAIN: Final[Mapping[Kind, tuple[Any, ...]]] = {
     "string": ("text", "a", "1"),
@@ -48,8 +46,7 @@ class CallRules:
 
 
 def read_rules(schema: Node, *, where: Sequence[str], any_of: Sequence[str], absent: Sequence[str]) -> CallRules:
-    """Read ``ARG = …``, ``ARG ~ …``, ``ARG under …``, and the names of arguments that may have any value or
-    must be absent.
+    """Read ``ARG OPERATOR OPERAND``, and the names of arguments that may have any value or must be absent.
 
     `schema` is the tool's pinned one. Raises Refused (grant_mismatch).
     """
@@ -77,37 +74,9 @@ def _widened(part: str, types: frozenset[str], text: str) -> Widened:
     if not kinds:
         raise _mismatch(f"{name}: is an {'/'.join(sorted(types))} in the tool's schema; name what is below it")
     try:
-        kind, text = _kind(text.strip(), kinds, bool(types))
-        if kind not in kinds and not (kind == "integer" and "number" in kinds):
-            raise _mismatch(f"{name}: is no {kind} in the tool's schema, but {' or '.join(kinds)}")
-        return Widened.of(part, Constraint.read(kind, text))
+        return Widened.of(part, Constraint.read(text, kinds if types else ()))
     except MalformedError as error:
         raise _mismatch(f"{name}: {error}") from None
-
-
-def _kind(text: str, kinds: Sequence[Kind], known: bool) -> tuple[Kind, str]:
-    """The type that a constraint is for, and the constraint as `Constraint.read` reads it. Raises MalformedError."""
-    number: Kind = "number" if known and "number" in kinds else "integer"
-    if text == "any":
-        few = [kind for kind in kinds if kind != "integer" or "number" not in kinds]
-        if not known or len(few) > 1:
-            raise MalformedError("its schema does not say one type; say what it may be")
-        return few[0], text
-    if not text.startswith("="):
-        return "string", text
-    rest = text[1:].strip()
-    if rest.startswith("["):
-        found = {kind_of(value) for value in read_list(rest)}
-        if found <= {"integer", "number"} and found:
-            return ("number" if "number" in found else number), text
-        return "string", text
-    if rest in _TRUTHS and "boolean" in kinds and not (known and "string" in kinds):
-        return "boolean", text
-    if (known and "string" in kinds) or not (RANGE.fullmatch(rest) or _NUMBER.fullmatch(rest)):
-        return "string", text
-    if not known and re.search(r"[0-9]\.[0-9]", rest):
-        number = "number"
-    return number, text if RANGE.fullmatch(rest) else f"= {rest}..{rest}"
 
 
 def _example(schema: Node, nodes: Sequence[Node], item: Widened) -> Any:
@@ -143,8 +112,8 @@ def _hints(nodes: Iterable[Node]) -> Iterator[Any]:
 
 def _samples(item: Widened) -> Iterator[Any]:
     """Values that may satisfy a constraint; the closest to what was written come first."""
-    operators = item.operators
-    if not operators and item.constraint is not None:
+    operators = item.constraint.operators
+    if not operators:
         yield from _PLAIN[item.constraint.kind]
     for name, operand in operators.items():
         if name == "one_of":
