@@ -19,18 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from threegate.contracts import contract_checkpoints, totals
 from threegate.contracts.calls import loop_key, plans_of
 from threegate.contracts.json_paths import MISSING, PathTooWide, selected
-from threegate.contracts.state import (
-    ALLOW,
-    EXACT,
-    Call,
-    Decision,
-    OutputValues,
-    Reason,
-    Session,
-    Total,
-    block,
-    exact,
-)
+from threegate.contracts.state import ALLOW, EXACT, Call, Decision, OutputValues, Reason, Session, Total, block, exact
 from threegate.contracts.transitions import (
     Effect,
     close,
@@ -74,12 +63,7 @@ class WorkflowView(Protocol):
 
 
 def decide(
-    session: Session,
-    call: Call,
-    now: datetime,
-    *,
-    others: Sequence[Total] = (),
-    workflow: WorkflowView | None = None,
+    session: Session, call: Call, now: datetime, *, others: Sequence[Total] = (), workflow: WorkflowView | None = None
 ) -> Decision:
     """The decision on `call`. Never raises because of a call's content: a meaningless call is blocked.
 
@@ -94,11 +78,7 @@ def decide(
 
 
 def _decide(
-    session: Session,
-    call: Call,
-    now: datetime,
-    others: Sequence[Total],
-    workflow: WorkflowView | None,
+    session: Session, call: Call, now: datetime, others: Sequence[Total], workflow: WorkflowView | None
 ) -> Decision:
     rules = session.rules
     contract = rules.contract
@@ -122,12 +102,7 @@ def _decide(
             )
         if plan.name in session.forbidden:
             reasons.append(
-                Reason(
-                    0,
-                    "forbidden_in_state",
-                    "tool",
-                    f"{plan.name} may not run after {session.forbidden[plan.name]}",
-                )
+                Reason(0, "forbidden_in_state", "tool", f"{plan.name} may not run after {session.forbidden[plan.name]}")
             )
         if plan.name in session.delayed and now < datetime.fromisoformat(session.delayed[plan.name]):
             reasons.append(Reason(0, "rate_limited", "rate_limits", f"{plan.name} waits for its service after a 429"))
@@ -246,14 +221,7 @@ def _preconditions(reasons: list[Reason], session: Session, plan: ToolRules, arg
             if session.tally.steps < steps:
                 message = f"{steps} steps must come first"
                 reasons.append(
-                    Reason(
-                        1,
-                        "precondition_not_met",
-                        "requires_step_count",
-                        message,
-                        steps,
-                        session.tally.steps,
-                    )
+                    Reason(1, "precondition_not_met", "requires_step_count", message, steps, session.tally.steps)
                 )
             continue
         fulfilled = session.fulfilled.get(key)

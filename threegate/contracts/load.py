@@ -19,15 +19,7 @@ from threegate.core.record import Record
 M = TypeVar("M", bound=Record)
 
 _OPERATOR_LISTS = frozenset(
-    {
-        "input_invariants",
-        "output_invariants",
-        "argument_value_invariants",
-        "arguments",
-        "with_output",
-        "when",
-        "not",
-    }
+    {"input_invariants", "output_invariants", "argument_value_invariants", "arguments", "with_output", "when", "not"}
 )
 _FREE = frozenset({"equals", "one_of", "output"})
 

@@ -100,11 +100,7 @@ class NegatedArgument(Negated):
 class ToolInvariant(ValueInvariant, _Extended):
     """An argument rule: a subset of the operators, and `ref` to a slot that was bound earlier."""
 
-    SINCE_1_1: ClassVar[frozenset[str]] = _Extended.SINCE_1_1 | {
-        "contains",
-        "equals_arg",
-        "from_output",
-    }
+    SINCE_1_1: ClassVar[frozenset[str]] = _Extended.SINCE_1_1 | {"contains", "equals_arg", "from_output"}
 
     equals_arg: JsonPath | None = Field(
         default=None, description="1.1: equals the one value at this path of the same arguments"

@@ -15,12 +15,7 @@ from jsonpath_rfc9535 import JSONPathEnvironment, JSONPathQuery
 from jsonpath_rfc9535.exceptions import JSONPathError
 from jsonpath_rfc9535.filter_expressions import Expression, FilterContext, FilterQuery
 from jsonpath_rfc9535.segments import JSONPathRecursiveDescentSegment
-from jsonpath_rfc9535.selectors import (
-    FilterSelector,
-    IndexSelector,
-    NameSelector,
-    SliceSelector,
-)
+from jsonpath_rfc9535.selectors import FilterSelector, IndexSelector, NameSelector, SliceSelector
 
 from threegate.contracts.json_paths import MISSING, BadPath, PathTooWide
 from threegate.core import limits
@@ -197,7 +192,4 @@ def _children(selector: Any, value: Any, root: Any) -> Iterator[tuple[Any, bool]
         test = selector.expression.evaluate if isinstance(selector, FilterSelector) else None
         members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         for item in members:
-            yield (
-                item,
-                test is None or bool(test(FilterContext(env=_ENVIRONMENT, current=item, root=root))),
-            )
+            yield (item, test is None or bool(test(FilterContext(env=_ENVIRONMENT, current=item, root=root))))

@@ -88,10 +88,7 @@ class Decision:
 
     def to_json(self) -> dict[str, Any]:
         """The decision as JSON: verdict, reasons, and what only some decisions have."""
-        value: dict[str, Any] = {
-            "verdict": self.verdict,
-            "reasons": [reason.to_json() for reason in self.reasons],
-        }
+        value: dict[str, Any] = {"verdict": self.verdict, "reasons": [reason.to_json() for reason in self.reasons]}
         if self.checkpoints:
             value["checkpoints"] = [demand.to_json() for demand in self.checkpoints]
         if self.allowed_tools is not None:

@@ -110,12 +110,7 @@ def release(session: Session, call_id: str) -> None:
 
 
 def commit(
-    session: Session,
-    call: Call,
-    outcome: CallOutcome,
-    *,
-    others: Iterable[Tally] = (),
-    now: datetime | None = None,
+    session: Session, call: Call, outcome: CallOutcome, *, others: Iterable[Tally] = (), now: datetime | None = None
 ) -> Effect:
     """Apply the outcome of a call that was allowed. Changes `session` and `others`; `now` is the start of a
     429's delay.

@@ -200,12 +200,7 @@ def _made(context: Context, chance: Random) -> Iterator[tuple[Drill, bytes]]:
 
 
 def drills_of(
-    context: Context,
-    source: Request,
-    folder: str,
-    owner: int | str,
-    inputs: Sequence[InputFile],
-    chance: Random,
+    context: Context, source: Request, folder: str, owner: int | str, inputs: Sequence[InputFile], chance: Random
 ) -> Iterator[tuple[Drill, bytes]]:
     """A drill for each kind of change that fits a request, each with its bytes. Gate 1 reads them as intended
     and gives only warnings that it also gives for the request itself.

@@ -140,9 +140,7 @@ def _spelled_out(pattern: str) -> str:
     text = re.sub(r"\[\\?(.)[^]]*\]", r"\1", text)
     text = re.sub(r"\\(.)", lambda found: {"d": "0", "w": "a"}.get(found[1], found[1]), text)
     text = re.sub(
-        r"(.)\{([0-9]{1,2})(?:,[0-9]*)?\}",
-        lambda found: found[1] * int(found[2]),
-        text[: limits.GRANT_WORD_CHARS],
+        r"(.)\{([0-9]{1,2})(?:,[0-9]*)?\}", lambda found: found[1] * int(found[2]), text[: limits.GRANT_WORD_CHARS]
     )
     return re.sub(r"[*+?^$]", "", text)
 
@@ -242,10 +240,7 @@ def _types(schema: Node, nodes: Sequence[Node]) -> frozenset[str]:
         said = node.get("type")
         found |= {name for name in (said if isinstance(said, list) else [said]) if isinstance(name, str)}
         listed = node.get("enum")
-        for value in (
-            *(listed if isinstance(listed, list) else ()),
-            *([node["const"]] if "const" in node else ()),
-        ):
+        for value in (*(listed if isinstance(listed, list) else ()), *([node["const"]] if "const" in node else ())):
             found.add(kind_of(value) or "null")
     return frozenset(found - {"null"})
 
