@@ -145,7 +145,7 @@ def _contradictions(parts: Tool) -> list[Diagnostic]:
         if _impossible(merged):
             where = ("argument_value_invariants", entries[-1][0])
             found.append(
-                parts.document.error("contradictory_invariants", where, f"no value fulfils all rules at {path}")
+                parts.document.error("contradictory_invariants", where, f"no value satisfies all rules at {path}")
             )
     return found
 

@@ -72,7 +72,7 @@ def compile_path(text: str) -> Path:
     try:
         query = _ENVIRONMENT.compile(text)
     except (JSONPathError, RecursionError) as error:
-        raise BadPath(f"no JSONPath: {str(error).partition(chr(10))[0]}") from None
+        raise BadPath(f"not a JSONPath: {str(error).partition(chr(10))[0]}") from None
     try:
         simple = all(
             _simple(selector.expression)
@@ -81,7 +81,7 @@ def compile_path(text: str) -> Path:
             if isinstance(selector, FilterSelector)
         )
     except RecursionError:
-        raise BadPath("no JSONPath: nested too deeply") from None
+        raise BadPath("not a JSONPath: nested too deeply") from None
     if not simple:
         raise BadPath("a query inside a filter selects one value (no *, .., slices or filters)")
     return Path(text, query)

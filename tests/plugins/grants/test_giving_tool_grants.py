@@ -122,7 +122,7 @@ def test_what_cannot_be_granted(tools: GrantingBench, capfd: pytest.CaptureFixtu
     assert command(tools, "tool", "nowhere", "x", "--max-uses", "1", "--expires", "8h", "--by", ME, *key) == 2
     assert "no such server" in capfd.readouterr().err
     assert command(tools, *given("--by", ME)[:-2], *key) == 2
-    assert "token: nothing is said of it" in capfd.readouterr().err
+    assert "token: has no rule" in capfd.readouterr().err
     assert command(tools, *given("--by", ME), "--expires", "soon", *key) == 2
     tools.bench.settings(grants__allow=False)
     with pytest.raises(Refused, match="grants.allow = true"):

@@ -246,7 +246,7 @@ NEVER: list[tuple[Job, str, str]] = [
     (monty(), 'vars.month one_of ["a b"]', "a choice that no value"),
     (monty(), "vars.month one_of [[]]", "values of several types"),
     (monty(), "vars.month one_of []", "is empty"),
-    (monty(), "vars.month one_of [", "no JSON"),
+    (monty(), "vars.month one_of [", "not JSON"),
     (monty(), "vars.month regex a)|(b", "no linear-time pattern"),
     (monty(), "vars.month regex (a", "no linear-time pattern"),
     (monty(), "vars.month regex " + "a" * 201, "not a string of at most"),

@@ -58,7 +58,7 @@ def read_rules(schema: Node, *, where: Sequence[str], any_of: Sequence[str], abs
     for part, text in sorted(written.items()):
         path = part.split(".")[1:]
         if not all(map(_NAME.fullmatch, path)):
-            raise _mismatch(f"{part}: no name of an argument; write names and places as a.b.0")
+            raise _mismatch(f"{part}: not the name of an argument; write names and indexes as a.b.0")
         nodes = _at(schema, path)
         item = _widened(part, _types(schema, nodes), text)
         _put(tree, path, _example(schema, nodes, item))
@@ -180,10 +180,10 @@ def _refuse_unsaid(schema: Node, tree: Mapping[str, Any], absent: Sequence[str])
         objects += [((*path, name), value) for name, value in object_.items() if isinstance(value, dict)]
     for name in absent:
         if name in there:
-            raise _mismatch(f"{name}: cannot be there and not be there; name it once")
+            raise _mismatch(f"{name}: is declared absent and has a rule; choose one")
     left = [name for name in unsaid if name not in absent]
     if left:
-        raise _mismatch(f"{', '.join(left[:8])}: nothing is said of it; say it with --where, --any or --absent")
+        raise _mismatch(f"{', '.join(left[:8])}: has no rule; give it one with --where, --any or --absent")
 
 
 def _at(schema: Node, path: Sequence[str]) -> list[Node]:

@@ -182,7 +182,7 @@ def read_list(text: str) -> list[Any]:
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, list):
-        raise MalformedError('has a list that is no JSON; write ["a", "b"]')
+        raise MalformedError('has a list that is not JSON; write ["a", "b"]')
     return values
 
 
