@@ -368,7 +368,7 @@ class RequestsScreen(Screen[None]):
         self.query_one("#place", Static).update(Text(text))
 
     def say(self, text: str) -> None:
-        """A line of ours below."""
+        """Show a message below the request."""
         self.query_one("#say", Static).update(Text(shown(text)))
 
     # ---- keys that only look
