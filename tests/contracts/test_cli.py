@@ -91,7 +91,7 @@ def test_decide(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
             "layer": 1,
             "code": "argument_invariant",
             "path": "$.n",
-            "message": "$.n does not fulfil gte",
+            "message": "$.n does not satisfy gte",
             "expected": 1,
             "found": 0,
         }

@@ -278,7 +278,7 @@ def test_the_order_of_files_does_not_matter() -> None:
 
 
 def test_reading_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="is no folder"):
+    with pytest.raises(InvalidInput, match="is not a folder"):
         read_folder(tmp_path / "nowhere")
     (tmp_path / ".state").mkdir()
     (tmp_path / ".state" / "x").write_text("x")

@@ -155,7 +155,7 @@ def test_an_event_that_moves_no_session_is_passed_over(trail: Trail) -> None:
         lambda data: b"{",
         lambda data: b"[]",
         lambda data: b"null",
-        lambda data: data.replace(b'"version":2', b'"version":1'),
+        lambda data: data.replace(b'"version":1', b'"version":2'),
         lambda data: data.replace(WORKSPACE_ID.encode(), b"ws-" + b"1" * 32),
         lambda data: data.replace(b'"trail_hash":"', b'"trail_hash":"0'),
         lambda data: data.replace(b'"trail_seq":', b'"trail_seq":9'),

@@ -25,72 +25,74 @@ def _warning(text: str) -> Code:
 CODES: Final[dict[str, Code]] = {
     # ---- files and YAML
     "FILE_TOO_LARGE": _error("A contract file has a bound in bytes; split the rules over more tools."),
-    "FOLDER_TOO_LARGE": _error("The whole folder is larger than is read; remove what is no contract."),
-    "TOO_MANY_FILES": _error("There are more files than a contracts folder may hold."),
+    "FOLDER_TOO_LARGE": _error("The whole folder is larger than the limit; remove files that are not contracts."),
+    "TOO_MANY_FILES": _error("The folder has more files than the limit."),
     "NOT_UTF8": _error("Contract files are UTF-8 text."),
-    "YAML_SYNTAX": _error("The file is no YAML document; most often the indentation is off."),
-    "YAML_ANCHOR": _error("Anchors and aliases (&name, *name) hide what a rule says; write it out where it holds."),
+    "YAML_SYNTAX": _error("The file is not valid YAML; most often the indentation is wrong."),
+    "YAML_ANCHOR": _error(
+        "Anchors and aliases (&name, *name) hide what a rule says; write the value out in each place."
+    ),
     "YAML_TAG": _error("Tags (!name) change what a value means; leave them out."),
-    "DUPLICATE_KEY": _error("A key may stand once in its mapping; YAML would silently keep the last one."),
+    "DUPLICATE_KEY": _error("A key may occur only once in its mapping; YAML would silently keep the last one."),
     "BAD_KEY": _error("Keys are plain names; quote one that looks like a number or a boolean."),
     "AMBIGUOUS_SCALAR": _error("YAML 1.1 and 1.2 read this plain word differently (no, on, 012, 1_000); quote it."),
-    "TOO_DEEP": _error("Contracts are shallow; something is nested far too deeply here."),
-    "TOO_MANY_VALUES": _error("The file holds more values than a contract may have."),
+    "TOO_DEEP": _error("Something is nested too deeply for a contract."),
+    "TOO_MANY_VALUES": _error("The file has more values than the limit for a contract."),
     "UNEXPECTED_FILE": _error(
         "Only <tool>.yaml, session.yaml, workflow.yaml, *.test.yaml, <tool>.schema.json, README.md, and the files "
-        "that these name, belong into a contracts folder. Move it away or fix its name."
+        "that these name, belong in a contracts folder. Move the file away or fix its name."
     ),
     # ---- fields
-    "UNKNOWN_FIELD": _error("No such field exists here; an unknown rule would be a rule that never holds."),
-    "MISSING_FIELD": _error("A required field is not there; `threegate contracts new TOOL` shows them all."),
-    "BAD_TYPE": _error("The value has another type, or is none of the allowed values."),
-    "UNKNOWN_OPERATOR": _error("This place does not know that operator; docs/spec/4-contracts.md lists them."),
-    "NO_OPERATOR": _error("An entry without an operator checks nothing; say what must hold at the path."),
+    "UNKNOWN_FIELD": _error("There is no such field here; an unknown rule would never be applied."),
+    "MISSING_FIELD": _error("A required field is missing; `threegate contracts new TOOL` shows them all."),
+    "BAD_TYPE": _error("The value has the wrong type, or is not one of the allowed values."),
+    "UNKNOWN_OPERATOR": _error("There is no such operator here; docs/spec/4-contracts.md lists them."),
+    "NO_OPERATOR": _error("An entry without an operator checks nothing; write what must be true at the path."),
     "BAD_JSONPATH": _error(
-        "The path is no JSONPath (RFC 9535) of the kind that is evaluated here: it starts with $, and filters "
-        "compare single values only; match() and search() are the operator `regex`."
+        "The path is not a supported JSONPath (RFC 9535): it must start with $, and filters must "
+        "compare single values; instead of match() and search(), use the operator `regex`."
     ),
     "BAD_REGEX": _error(
-        "The pattern is no linear-time regular expression (RE2): no look-around, no back-references, no repeat above "
-        "1000."
+        "The pattern is not a linear-time regular expression (RE2): no look-around, no back-references, no repeat "
+        "above 1000."
     ),
     "BAD_OPERAND": _error(
-        "No value could ever fulfil this operand: a path, host, domain or text is written in a spelling that is never "
+        "No value could ever satisfy this operand: a path, host, domain or text is in a spelling that is never "
         "judged. Write it plainly, as docs/spec/4-contracts.md shows."
     ),
-    "LIMIT_NOT_POSITIVE": _error("A limit of zero or less would block everything or nothing; give a positive number."),
-    "DUPLICATE_NAME": _error("Names of phases, aggregates, envelopes, checkpoints, roles and cases are unique."),
+    "LIMIT_NOT_POSITIVE": _error("A limit of zero or less would block everything or nothing; use a positive number."),
+    "DUPLICATE_NAME": _error("Names of phases, aggregates, envelopes, checkpoints, roles and cases must be unique."),
     # ---- one tool
     "TOOL_NAME_MISMATCH": _error("The file of a tool is named <tool>.yaml, so that nobody edits the wrong one."),
     "BAD_WILDCARD": _error(
-        "A wildcard is a name and `.*` at its end, in a contract of schema_version 1.1, and never stands for backends."
+        "A wildcard is a name that ends with `.*`, needs schema_version 1.1, and never matches a backend."
     ),
     "AMBIGUOUS_TOOL": _error(
-        "A wildcard stands only for the tools that have no contract of their own; where a rule names it although there "
-        "are such, write a wildcard further down, or give those tools the rule by name and the others a contract each."
+        "A wildcard matches only tools that have no contract of their own. Where a rule names one although there "
+        "are such tools, use a narrower wildcard, or name those tools and give the others a contract each."
     ),
-    "DUPLICATE_TOOL": _error("Two files speak of the same tool; merge them."),
+    "DUPLICATE_TOOL": _error("Two files describe the same tool; merge them."),
     "ACK_ONLY_ON_HIGH_RISK": _error(
         "evidence_class ack_only proves nothing about what was done; destructive, admin and financial tools need "
         "local_transaction or unverifiable."
     ),
     "RETRIES_ABOVE_READ": _error("A tool with a side effect runs at most once: retries.max_attempts is 1."),
-    "TOLERANCE_WITHOUT_REF": _error("`tolerance` says how near a `ref` must be; without `ref` it means nothing."),
+    "TOLERANCE_WITHOUT_REF": _error(
+        "`tolerance` says how close to a `ref` a value must be; without `ref` it has no meaning."
+    ),
     "REF_NEVER_BOUND": _error(
-        "No contract binds that slot: a `ref` would block every call for ever, and a stricter bound would never apply."
+        "No contract binds that slot: a `ref` would block every call, and a stricter bound would never apply."
     ),
     "DUPLICATE_BIND": _error("Two entries capture into the same slot; the later would overwrite the earlier."),
-    "BIND_NEVER_OBSERVED": _error("An unverifiable tool's output proves nothing and is never bound."),
-    "POLICY_WITHOUT_PRINCIPAL": _error("An allow or deny rule says whom it is about: `principal: {path: …}`."),
+    "BIND_NEVER_OBSERVED": _error("The output of an unverifiable tool proves nothing and is never bound."),
+    "POLICY_WITHOUT_PRINCIPAL": _error("An allow or deny rule must name its subject: `principal: {path: …}`."),
     "TOOLS_TWICE": _error("Give `tools` beside or inside allow/deny, not in both places."),
     "CHECKPOINT_TIMEOUT_TOO_SHORT": _error("A person needs at least 30 seconds to decide."),
-    "CHECKPOINT_WITHOUT_TRIGGER": _error("Say when a person must look: `when` or `when_side_effect`."),
+    "CHECKPOINT_WITHOUT_TRIGGER": _error("Say when a person must decide: `when` or `when_side_effect`."),
     "TIMEOUT_ALLOW_NOT_PERMITTED": _error(
         "Silence is not consent: `on_timeout: allow` needs contracts.permit_timeout_allow = true in threegate.toml."
     ),
-    "PRECONDITION_EMPTY": _error(
-        "A precondition names `requires_prior_tool` or `requires_step_count`, and one of them."
-    ),
+    "PRECONDITION_EMPTY": _error("A precondition has exactly one of `requires_prior_tool` and `requires_step_count`."),
     "BAD_SCHEMA": _error(
         "The tool's JSON Schema file cannot be read, or no rule follows from it; fix or remove it, or set "
         "schema_derived: false."
@@ -98,9 +100,9 @@ CODES: Final[dict[str, Code]] = {
     "SCHEMA_NOT_DERIVED": _warning(
         "Rules in anyOf, oneOf, not or a remote $ref are not derived; write them as invariants."
     ),
-    "BAD_CASE_INPUT": _error("The file that input_ref names is missing or is no JSON object."),
+    "BAD_CASE_INPUT": _error("The file that input_ref names is missing or is not a JSON object."),
     "NO_IMPLEMENTS": _warning(
-        "Without `implements` no request can name this tool: a request does not choose the rules it is judged by. A "
+        "Without `implements`, no request can name this tool: a request does not choose the rules that apply to it. A "
         "tool of a server (`github.create_issue`) needs none: a call names what is pinned."
     ),
     # ---- phases
@@ -112,7 +114,7 @@ CODES: Final[dict[str, Code]] = {
     "TERMINAL_PHASE_UNREACHABLE": _warning("No transition leads to this terminal phase."),
     "PHASE_DEAD_END": _warning("No terminal phase can be reached from this one: a session stays here."),
     "ADVANCE_WITHOUT_EDGE": _error(
-        "advances_to must be a transition from each phase in which the tool is valid, or that phase itself."
+        "`advances_to` must be reachable by a transition from each phase in which the tool is valid, or be that phase."
     ),
     # ---- aggregates, envelopes
     "AGGREGATE_WITHOUT_BOUND": _error(
@@ -137,14 +139,14 @@ CODES: Final[dict[str, Code]] = {
     "ROLE_UNDECLARED": _error("A handoff names a role that `roles` does not declare."),
     "SESSION_CONTRACT_MISSING": _error("The session contract that a role names is not below contracts/."),
     "BAD_PROVIDER_PATTERN": _error("A provider pattern is `field=value`, `field` or `model-name`, joined by ` + `."),
-    "SUPPRESS_WITHOUT_REASON": _error("Who suppresses a diagnostic says why."),
-    "SUPPRESS_STALE": _warning("Nothing is left to suppress here; remove the entry."),
+    "SUPPRESS_WITHOUT_REASON": _error("A suppressed diagnostic needs a reason."),
+    "SUPPRESS_STALE": _warning("The diagnostic does not occur here; remove the entry."),
     # ---- graph analysis
     "dead_tool": _warning("The tool is valid in no phase that a session can reach."),
     "unreachable_precondition": _warning("The tool requires another that cannot run before it."),
-    "precondition_cycle": _warning("Tools require each other in a circle; none can ever run."),
-    "self_forbidding": _warning("The tool forbids itself: it runs once and then never again."),
+    "precondition_cycle": _warning("Tools require each other in a cycle; none of them can ever run."),
+    "self_forbidding": _warning("The tool forbids itself: it runs once and never again."),
     "unused_bind": _warning("Nothing refers to this slot."),
     "phase_without_tool": _warning("No tool is valid in this phase."),
-    "contradictory_invariants": _warning("No value can fulfil both rules at this path."),
+    "contradictory_invariants": _warning("No value can satisfy both rules at this path."),
 }

@@ -70,7 +70,7 @@ NO_CONTRACTS: Final = Compiled(empty=True)
 def read_folder(folder: Path) -> dict[str, bytes]:
     """All files below `folder` by relative path, what is hidden and README.md left out. Raises InvalidInput."""
     if not folder.is_dir():
-        raise InvalidInput(f"{folder}: is no folder; name the contracts folder")
+        raise InvalidInput(f"{folder}: is not a folder; name the contracts folder")
     files: dict[str, bytes] = {}
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -163,7 +163,7 @@ class _Compilation:
         for index, role in enumerate(workflow.roles):
             path = PurePosixPath(role.session_contract)
             if role.session_contract not in self.files or path.suffix != ".yaml" or ".." in path.parts:
-                message = f"{role.session_contract!r} is no session file of this folder"
+                message = f"{role.session_contract!r} is not a session file in this folder"
                 yield document.error("SESSION_CONTRACT_MISSING", ("roles", index, "session_contract"), message)
         aliases = {alias for session in sessions for alias in session.resources}
         for index, resource in enumerate(workflow.shared_resources):
@@ -184,7 +184,7 @@ class _Compilation:
                 continue
             document, contract = loaded
             if name != f"{folder}{contract.tool}.yaml":
-                message = f"{contract.tool!r} belongs into {contract.tool}.yaml"
+                message = f"{contract.tool!r} belongs in {contract.tool}.yaml"
                 self.diagnostics.append(document.error("TOOL_NAME_MISMATCH", ("tool",), message))
             if contract.tool in tools:
                 message = f"{contract.tool!r} is in two files"
@@ -216,7 +216,7 @@ class _Compilation:
                 value = read_case(self.files.get(case.input_ref))
                 if value is None:
                     where = ("golden_cases", index, "input_ref")
-                    message = f"{case.input_ref!r} is no JSON object in the folder"
+                    message = f"{case.input_ref!r} is not a JSON object in the folder"
                     self.diagnostics.append(tool.document.error("BAD_CASE_INPUT", where, message))
                 else:
                     inputs[case.input_ref] = value

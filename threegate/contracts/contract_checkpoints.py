@@ -63,7 +63,7 @@ def ask(asked: Asked, call: Call, now: datetime) -> Decision:
         answer = None
     if answer is not None and not answer.approve:
         return Decision(
-            "block", (Reason(4, "checkpoint_denied", "checkpoint", f"{answer.by} said no"),), tuple(demands)
+            "block", (Reason(4, "checkpoint_denied", "checkpoint", f"{answer.by} denied it"),), tuple(demands)
         )
     waiting, late = [], []
     for demand in demands:

@@ -29,19 +29,19 @@ _AMBIGUOUS = re.compile(
 
 
 _REFUSED: dict[Kind, tuple[str, str]] = {
-    "syntax": ("YAML_SYNTAX", "no YAML: {0.detail}"),
-    "character": ("YAML_SYNTAX", "no YAML: {0.detail}"),
+    "syntax": ("YAML_SYNTAX", "not valid YAML: {0.detail}"),
+    "character": ("YAML_SYNTAX", "not valid YAML: {0.detail}"),
     "document": ("YAML_SYNTAX", "a second document starts here; a file is one document"),
-    "anchor": ("YAML_ANCHOR", "anchors and aliases are not read; write the value out"),
-    "alias": ("YAML_ANCHOR", "anchors and aliases are not read; write the value out"),
-    "tag": ("YAML_TAG", "tags are not read; leave it out"),
+    "anchor": ("YAML_ANCHOR", "anchors and aliases are not supported; write the value out"),
+    "alias": ("YAML_ANCHOR", "anchors and aliases are not supported; write the value out"),
+    "tag": ("YAML_TAG", "tags are not supported; leave it out"),
     "duplicate_key": (
         "DUPLICATE_KEY",
         "{0.detail!r} occurs twice, on lines {0.first_line} and {0.line}; move what is below line {0.line} to the end "
         "of what is below line {0.first_line}, and remove line {0.line}",
     ),
     "bad_key": ("BAD_KEY", "a key is a plain name{0.detail}"),
-    "merge_key": ("AMBIGUOUS_SCALAR", "merge keys are not read; write the keys out"),
+    "merge_key": ("AMBIGUOUS_SCALAR", "merge keys are not supported; write the keys out"),
     "scalar": ("AMBIGUOUS_SCALAR", "{0.detail}"),
     "depth": ("TOO_DEEP", "nested deeper than {0.detail}"),
     "nodes": ("TOO_MANY_VALUES", "more than {0.detail} values in one file"),

@@ -19,18 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from threegate.contracts import contract_checkpoints, totals
 from threegate.contracts.calls import loop_key, plans_of
 from threegate.contracts.json_paths import MISSING, PathTooWide, selected
-from threegate.contracts.state import (
-    ALLOW,
-    EXACT,
-    Call,
-    Decision,
-    OutputValues,
-    Reason,
-    Session,
-    Total,
-    block,
-    exact,
-)
+from threegate.contracts.state import ALLOW, EXACT, Call, Decision, OutputValues, Reason, Session, Total, block, exact
 from threegate.contracts.transitions import (
     Effect,
     close,
@@ -74,12 +63,7 @@ class WorkflowView(Protocol):
 
 
 def decide(
-    session: Session,
-    call: Call,
-    now: datetime,
-    *,
-    others: Sequence[Total] = (),
-    workflow: WorkflowView | None = None,
+    session: Session, call: Call, now: datetime, *, others: Sequence[Total] = (), workflow: WorkflowView | None = None
 ) -> Decision:
     """The decision on `call`. Never raises because of a call's content: a meaningless call is blocked.
 
@@ -94,11 +78,7 @@ def decide(
 
 
 def _decide(
-    session: Session,
-    call: Call,
-    now: datetime,
-    others: Sequence[Total],
-    workflow: WorkflowView | None,
+    session: Session, call: Call, now: datetime, others: Sequence[Total], workflow: WorkflowView | None
 ) -> Decision:
     rules = session.rules
     contract = rules.contract
@@ -122,12 +102,7 @@ def _decide(
             )
         if plan.name in session.forbidden:
             reasons.append(
-                Reason(
-                    0,
-                    "forbidden_in_state",
-                    "tool",
-                    f"{plan.name} may not run after {session.forbidden[plan.name]}",
-                )
+                Reason(0, "forbidden_in_state", "tool", f"{plan.name} may not run after {session.forbidden[plan.name]}")
             )
         if plan.name in session.delayed and now < datetime.fromisoformat(session.delayed[plan.name]):
             reasons.append(Reason(0, "rate_limited", "rate_limits", f"{plan.name} waits for its service after a 429"))
@@ -137,7 +112,7 @@ def _decide(
         key = loop_key(call)
         if session.window.count(key) + 1 >= contract.loop_threshold:
             reasons.append(
-                Reason(0, "loop_detected", "arguments", "the same call again and again", contract.loop_threshold)
+                Reason(0, "loop_detected", "arguments", "the same call was made too often", contract.loop_threshold)
             )
     if workflow is not None:
         reasons.extend(workflow.reasons(session, call))
@@ -203,7 +178,7 @@ def _layer_1(reasons: list[Reason], session: Session, call: Call, plan: ToolRule
 
 def _risk(plan: ToolRules) -> Reason:
     effect = plan.contract.side_effect
-    return Reason(1, "risk_blocked", "side_effect", f"{plan.name} is {effect}, which is not let through")
+    return Reason(1, "risk_blocked", "side_effect", f"{plan.name} is {effect}, which the risk gate does not allow")
 
 
 def _checks(reasons: list[Reason], plan: ToolRules, arguments: Any) -> None:
@@ -211,23 +186,23 @@ def _checks(reasons: list[Reason], plan: ToolRules, arguments: Any) -> None:
         failure = check.entry.failure(arguments)
         if failure is not None:
             operator, expected, found = failure
-            message = f"{check.entry.path.text} does not fulfil {operator}{check.note}"
+            message = f"{check.entry.path.text} does not satisfy {operator}{check.note}"
             reasons.append(Reason(1, check.code, check.entry.path.text, message, expected, found))
 
 
 def _policy(reasons: list[Reason], plan: ToolRules, principal: Mapping[str, Any] | None) -> None:
     """Deny takes precedence over allow; without a principal, nothing is allowed."""
     if principal is None:
-        reasons.append(Reason(1, "policy_denied", "principal", "there is a policy, and the call names no principal"))
+        reasons.append(Reason(1, "policy_denied", "principal", "a policy applies, and the call names no principal"))
         return
     for entry in plan.deny:
         if entry.matches(principal):
-            message = "a deny rule is about this principal" + _without([entry], principal)
+            message = "a deny rule applies to this principal" + _without([entry], principal)
             reasons.append(Reason(1, "policy_denied", entry.path.text, message))
             return
     for allowed in plan.allow_sets:
         if not any(entry.failure(principal) is None for entry in allowed):
-            message = "no allow rule is about this principal" + _without(allowed, principal)
+            message = "no allow rule applies to this principal" + _without(allowed, principal)
             reasons.append(Reason(1, "policy_not_allowed", "principal", message))
             return
 
@@ -246,14 +221,7 @@ def _preconditions(reasons: list[Reason], session: Session, plan: ToolRules, arg
             if session.tally.steps < steps:
                 message = f"{steps} steps must come first"
                 reasons.append(
-                    Reason(
-                        1,
-                        "precondition_not_met",
-                        "requires_step_count",
-                        message,
-                        steps,
-                        session.tally.steps,
-                    )
+                    Reason(1, "precondition_not_met", "requires_step_count", message, steps, session.tally.steps)
                 )
             continue
         fulfilled = session.fulfilled.get(key)
@@ -318,7 +286,7 @@ def _output_rules(reasons: list[Reason], session: Session, contract: ToolContrac
             values = item.at.select(arguments)
             found = next((value for value in values if not test(value)), MISSING)
             if found is not MISSING or not values:
-                message = f"{item.path} does not fulfil {'not ' * denied}from_output of {source.tool}"
+                message = f"{item.path} does not satisfy {'not ' * denied}from_output of {source.tool}"
                 reasons.append(Reason(2, "ref_mismatch", item.path, message, source.key, found))
 
 

@@ -50,10 +50,7 @@ def _phases(document: Document, rules: Rules, tools: Mapping[str, Tool]) -> list
         if valid is not None and not valid & open_phases:
             where = ("transitions", "valid_in_phases")
             found.append(
-                (
-                    name,
-                    parts.document.error("dead_tool", where, f"{name} is valid in no phase that is reached"),
-                )
+                (name, parts.document.error("dead_tool", where, f"{name} is valid in no phase that is reached"))
             )
     for index, phase in enumerate(rules.contract.phases):
         usable = any(plan.phases is None or phase.name in plan.phases for plan in rules.plans.values())
@@ -148,7 +145,7 @@ def _contradictions(parts: Tool) -> list[Diagnostic]:
         if _impossible(merged):
             where = ("argument_value_invariants", entries[-1][0])
             found.append(
-                parts.document.error("contradictory_invariants", where, f"no value fulfils all rules at {path}")
+                parts.document.error("contradictory_invariants", where, f"no value satisfies all rules at {path}")
             )
     return found
 

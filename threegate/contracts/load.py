@@ -19,15 +19,7 @@ from threegate.core.record import Record
 M = TypeVar("M", bound=Record)
 
 _OPERATOR_LISTS = frozenset(
-    {
-        "input_invariants",
-        "output_invariants",
-        "argument_value_invariants",
-        "arguments",
-        "with_output",
-        "when",
-        "not",
-    }
+    {"input_invariants", "output_invariants", "argument_value_invariants", "arguments", "with_output", "when", "not"}
 )
 _FREE = frozenset({"equals", "one_of", "output"})
 
@@ -84,7 +76,7 @@ def _diagnostic(document: Document, path: KeyPath, item: Any, model: type[Record
         return document.error("UNKNOWN_FIELD", path, f"no field {name!r} here{_nearest(name, model)}")
     if item["type"] == "missing":
         if name == "principal":
-            return document.error("POLICY_WITHOUT_PRINCIPAL", path, "says not whom it is about")
+            return document.error("POLICY_WITHOUT_PRINCIPAL", path, "does not name its subject")
         return document.error("MISSING_FIELD", path, f"{name!r} is required")
     return document.error("BAD_TYPE", path, item["msg"][:1].lower() + item["msg"][1:])
 

@@ -79,7 +79,7 @@ def repeated(names: list[str], where: KeyPath, key: str = "name") -> Iterator[Pr
     """A problem for each name that occurred before in its list."""
     for index, name in enumerate(names):
         if name in names[:index]:
-            yield "DUPLICATE_NAME", (*where, index, key), f"{name!r} stands twice"
+            yield "DUPLICATE_NAME", (*where, index, key), f"{name!r} occurs twice"
 
 
 def said(model: Model, without: frozenset[str]) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Judged(Located):
         """What keeps the entry from being compiled: of several reasons the first, so that one mistake is one error."""
         negated = self.operators.get("not")
         if not self.operators or negated == {}:
-            yield "NO_OPERATOR", ("not",) if self.operators else (), "says no operator"
+            yield "NO_OPERATOR", ("not",) if self.operators else (), "has no operator"
             return
         found = [*self.newer(terms)] or [*super().problems(terms)] or [*self._related()]
         yield from found

@@ -100,11 +100,7 @@ class NegatedArgument(Negated):
 class ToolInvariant(ValueInvariant, _Extended):
     """An argument rule: a subset of the operators, and `ref` to a slot that was bound earlier."""
 
-    SINCE_1_1: ClassVar[frozenset[str]] = _Extended.SINCE_1_1 | {
-        "contains",
-        "equals_arg",
-        "from_output",
-    }
+    SINCE_1_1: ClassVar[frozenset[str]] = _Extended.SINCE_1_1 | {"contains", "equals_arg", "from_output"}
 
     equals_arg: JsonPath | None = Field(
         default=None, description="1.1: equals the one value at this path of the same arguments"
@@ -139,11 +135,11 @@ class ToolInvariant(ValueInvariant, _Extended):
     def problems(self, terms: Terms) -> Iterator[Problem]:
         """As every entry's; what only the session decides may be the whole rule."""
         if self.tolerance is not None and self.ref is None:
-            yield "TOLERANCE_WITHOUT_REF", ("tolerance",), "there is no ref beside it"
+            yield "TOLERANCE_WITHOUT_REF", ("tolerance",), "needs a ref in the same entry"
         elif self.operators or not (self.sources or self.ref is not None):
             yield from super().problems(terms)
         else:
             yield from [*self.newer(terms)] or Located.problems(self, terms)
         if self.negated is not None and self.negated.from_output is not None and len(self.negated.model_fields_set) > 1:
-            message = "stands alone in its `not`; give the others an entry each"
+            message = "must be alone in its `not`; give the other operators an entry each"
             yield "BAD_OPERAND", ("not", "from_output"), message

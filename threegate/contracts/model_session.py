@@ -158,7 +158,7 @@ class Provider(Model):
         for kind in ("block_incompatible", "warn_incompatible"):
             for index, pattern in enumerate(getattr(self, kind)):
                 if not all(_PROVIDER_TERM.fullmatch(term.strip()) for term in pattern.split(" + ")):
-                    yield "BAD_PROVIDER_PATTERN", (kind, index), f"{pattern!r} is no pattern"
+                    yield "BAD_PROVIDER_PATTERN", (kind, index), f"{pattern!r} is not a provider pattern"
 
 
 class ExtractFrom(Located):
@@ -199,7 +199,7 @@ class BoundOverride(Model):
         if self.then_gte is None and self.then_lte is None:
             yield "AGGREGATE_WITHOUT_BOUND", (), "neither then_gte nor then_lte"
         if not self.entry.tests:
-            yield "NO_OPERATOR", (), "says no operator"
+            yield "NO_OPERATOR", (), "has no operator"
 
 
 class Aggregate(Model):

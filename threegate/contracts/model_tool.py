@@ -89,7 +89,7 @@ class GoldenCase(Model):
     def problems(self, terms: Terms) -> Iterator[Problem]:
         """No arguments, or two."""
         if (self.arguments is None) == (self.input_ref is None):
-            yield "MISSING_FIELD", (), "give arguments or input_ref, and one of them"
+            yield "MISSING_FIELD", (), "give exactly one of arguments and input_ref"
 
 
 class AllowedError(Model):
@@ -155,7 +155,7 @@ class Precondition(Model):
     def problems(self, terms: Terms) -> Iterator[Problem]:
         """No requirement, or two, or one that always holds."""
         if (self.requires_prior_tool is None) == (self.requires_step_count is None):
-            yield "PRECONDITION_EMPTY", (), "names one of requires_prior_tool, requires_step_count"
+            yield "PRECONDITION_EMPTY", (), "must have exactly one of requires_prior_tool and requires_step_count"
         elif self.requires_step_count is not None and (self.with_output or self.resource):
             yield "PRECONDITION_EMPTY", (), "with_output and resource belong to requires_prior_tool"
         elif self.requires_step_count is not None and self.requires_step_count.gte < 1:

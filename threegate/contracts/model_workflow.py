@@ -82,4 +82,4 @@ class WorkflowContract(Model):
         for index, handoff in enumerate(self.handoffs):
             for key, name in (("from", handoff.from_), ("to", handoff.to)):
                 if name not in roles:
-                    yield "ROLE_UNDECLARED", ("handoffs", index, key), f"{name!r} is no declared role"
+                    yield "ROLE_UNDECLARED", ("handoffs", index, key), f"{name!r} is not a declared role"

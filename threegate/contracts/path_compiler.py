@@ -15,12 +15,7 @@ from jsonpath_rfc9535 import JSONPathEnvironment, JSONPathQuery
 from jsonpath_rfc9535.exceptions import JSONPathError
 from jsonpath_rfc9535.filter_expressions import Expression, FilterContext, FilterQuery
 from jsonpath_rfc9535.segments import JSONPathRecursiveDescentSegment
-from jsonpath_rfc9535.selectors import (
-    FilterSelector,
-    IndexSelector,
-    NameSelector,
-    SliceSelector,
-)
+from jsonpath_rfc9535.selectors import FilterSelector, IndexSelector, NameSelector, SliceSelector
 
 from threegate.contracts.json_paths import MISSING, BadPath, PathTooWide
 from threegate.core import limits
@@ -77,7 +72,7 @@ def compile_path(text: str) -> Path:
     try:
         query = _ENVIRONMENT.compile(text)
     except (JSONPathError, RecursionError) as error:
-        raise BadPath(f"no JSONPath: {str(error).partition(chr(10))[0]}") from None
+        raise BadPath(f"not a JSONPath: {str(error).partition(chr(10))[0]}") from None
     try:
         simple = all(
             _simple(selector.expression)
@@ -86,7 +81,7 @@ def compile_path(text: str) -> Path:
             if isinstance(selector, FilterSelector)
         )
     except RecursionError:
-        raise BadPath("no JSONPath: nested too deeply") from None
+        raise BadPath("not a JSONPath: nested too deeply") from None
     if not simple:
         raise BadPath("a query inside a filter selects one value (no *, .., slices or filters)")
     return Path(text, query)
@@ -197,7 +192,4 @@ def _children(selector: Any, value: Any, root: Any) -> Iterator[tuple[Any, bool]
         test = selector.expression.evaluate if isinstance(selector, FilterSelector) else None
         members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         for item in members:
-            yield (
-                item,
-                test is None or bool(test(FilterContext(env=_ENVIRONMENT, current=item, root=root))),
-            )
+            yield (item, test is None or bool(test(FilterContext(env=_ENVIRONMENT, current=item, root=root))))

@@ -30,10 +30,10 @@ def phase_problems(contract: SessionContract) -> Iterator[Problem]:
     declared = {phase.name for phase in contract.phases}
     for source, targets in contract.transitions.items():
         if source not in declared:
-            yield "PHASE_UNDECLARED", ("transitions", source), f"{source!r} is no declared phase"
+            yield "PHASE_UNDECLARED", ("transitions", source), f"{source!r} is not a declared phase"
         for index, target in enumerate(targets):
             if target not in declared:
-                yield "PHASE_UNDECLARED", ("transitions", source, index), f"{target!r} is no declared phase"
+                yield "PHASE_UNDECLARED", ("transitions", source, index), f"{target!r} is not a declared phase"
     if not declared:
         return
     initial = [phase.name for phase in contract.phases if phase.initial]
@@ -61,10 +61,10 @@ def tool_phase_problems(contract: SessionContract, tool: ToolContract) -> Iterat
     valid, target = tool.transitions.valid_in_phases, tool.transitions.advances_to
     for index, name in enumerate(valid or ()):
         if name not in declared:
-            yield "PHASE_UNDECLARED", ("transitions", "valid_in_phases", index), f"{name!r} is no declared phase"
+            yield "PHASE_UNDECLARED", ("transitions", "valid_in_phases", index), f"{name!r} is not a declared phase"
     where = ("transitions", "advances_to")
     if target is not None and target not in declared:
-        yield "PHASE_UNDECLARED", where, f"{target!r} is no declared phase"
+        yield "PHASE_UNDECLARED", where, f"{target!r} is not a declared phase"
     elif target is not None:
         for name in sorted(declared if valid is None else declared & set(valid)):
             if name != target and target not in contract.transitions.get(name, ()):

@@ -47,7 +47,7 @@ def check_response(compiled: Compiled, value: Any) -> list[TrafficFinding]:
     """
     response = _read(value)
     if response is None:
-        return [TrafficFinding("response_unknown", "error", "$", "no chat completion and no message")]
+        return [TrafficFinding("response_unknown", "error", "$", "neither a chat completion nor a message")]
     findings = [
         TrafficFinding("no_contract", "error", "tool_calls", f"no contract describes {name}")
         for name in response.tools

@@ -11,7 +11,7 @@ REASONS: Final[dict[str, str]] = {
     "no_contracts": "The contracts folder is empty: there is no contract gate, and the request passes it.",
     "no_contract": "No contract describes this tool; a tool without a contract does not run.",
     "unknown_session": "The operator has not opened that session for this requester.",
-    "session_state_lost": "What the session did cannot be known any more: a file that the trail names is missing.",
+    "session_state_lost": "The state of the session is lost: a file that the trail names is missing.",
     "session_killed": "The operator ended the session.",
     "session_closed": "The operator closed the session.",
     "circuit_open": "Too many blocked or failed calls in a row ended the session for good.",
@@ -30,7 +30,7 @@ REASONS: Final[dict[str, str]] = {
     "rate_limited": "The tool's service answered 429; the tool waits as its contract says.",
     "session_limit_exceeded": "A session limit is used up: of the session, the requester or the workspace.",
     "loop_detected": "The same call was made too often within the last calls.",
-    "call_malformed": "The call has no meaning that can be judged.",
+    "call_malformed": "The call cannot be judged.",
     "arguments_too_wide": "A path of the contract selects more values in the arguments than are evaluated.",
     "risk_blocked": "The side effect is not let through (`gate`, `risk_defaults`).",
     "policy_denied": "A deny rule is about this principal, or there is a policy and no principal.",
@@ -56,7 +56,7 @@ REASONS: Final[dict[str, str]] = {
     "envelope_unset": "The call that sets the envelope did not happen yet.",
     "envelope_unmeasurable": "The value of an envelope is missing or no number.",
     "checkpoint_required": "A person must approve this call first: threegate checkpoint list.",
-    "checkpoint_denied": "A person said no.",
+    "checkpoint_denied": "A person denied the call.",
     "checkpoint_timed_out": "Nobody approved the call in time.",
 }
 

@@ -65,7 +65,7 @@ def derive(file: str, tool: str, data: bytes) -> tuple[Derived | None, list[Diag
     except BadPath as problem:
         return None, [error("BAD_JSONPATH", file, str(problem))]
     if not walk.entries:
-        message = "no rule follows from this file; give bounds, patterns or choices, or remove it"
+        message = "no rule can be derived from this file; add bounds, patterns or choices, or remove it"
         return None, [error("BAD_SCHEMA", file, message), *walk.diagnostics]
     return Derived(tuple(walk.entries), schema), walk.diagnostics
 
@@ -106,7 +106,7 @@ class _Walk:
         if isinstance(schema, bool):
             return
         if not isinstance(schema, dict):
-            raise _Bad(f"the schema at {path} is no object")
+            raise _Bad(f"the schema at {path} is not an object")
         if depth > limits.CONTRACT_SCHEMA_DEPTH:
             self._skipped(path, "a $ref that leads too deep")
             return
@@ -129,7 +129,7 @@ class _Walk:
         names = _list(schema, "required", path)
         properties = schema.get("properties", {})
         if not isinstance(properties, dict):
-            raise _Bad(f"properties at {path} is no object")
+            raise _Bad(f"properties at {path} is not an object")
         for name, below in properties.items():
             self.visit(below, f"{path}[{_quoted(name)}]", required=required and name in names, depth=depth + 1)
         if "items" in schema:
@@ -159,7 +159,7 @@ def _quoted(name: str) -> str:
 def _list(schema: Mapping[str, Any], word: str, path: str) -> list[Any]:
     value = schema.get(word, [])
     if not isinstance(value, list):
-        raise _Bad(f"{word} at {path} is no list")
+        raise _Bad(f"{word} at {path} is not a list")
     return value
 
 
@@ -168,16 +168,16 @@ def _operators(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]
     for word, operator in _NUMBERS.items():
         if word in schema:
             if not is_number(schema[word]):
-                raise _Bad(f"{word} at {path} is no number")
+                raise _Bad(f"{word} at {path} is not a number")
             yield operator, schema[word]
     for word, operator in _LENGTHS.items():
         if word in schema:
             if not isinstance(schema[word], int) or isinstance(schema[word], bool):
-                raise _Bad(f"{word} at {path} is no whole number")
+                raise _Bad(f"{word} at {path} is not a whole number")
             yield operator, schema[word]
     if "pattern" in schema:
         if not isinstance(schema["pattern"], str):
-            raise _Bad(f"pattern at {path} is no text")
+            raise _Bad(f"pattern at {path} is not a string")
         yield "regex", schema["pattern"]
     if "enum" in schema:
         yield "one_of", _list(schema, "enum", path)

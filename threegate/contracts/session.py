@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from threegate.trail.event import Event
     from threegate.trail.trail import LockedTrail
 
-STATE_VERSION = 2
+STATE_VERSION = 1
 """Higher whenever the same events fold to another state: a kept fold of an earlier version is not read."""
 
 

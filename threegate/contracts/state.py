@@ -88,10 +88,7 @@ class Decision:
 
     def to_json(self) -> dict[str, Any]:
         """The decision as JSON: verdict, reasons, and what only some decisions have."""
-        value: dict[str, Any] = {
-            "verdict": self.verdict,
-            "reasons": [reason.to_json() for reason in self.reasons],
-        }
+        value: dict[str, Any] = {"verdict": self.verdict, "reasons": [reason.to_json() for reason in self.reasons]}
         if self.checkpoints:
             value["checkpoints"] = [demand.to_json() for demand in self.checkpoints]
         if self.allowed_tools is not None:
@@ -265,49 +262,38 @@ class Session:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, sorted, without the rules and the pending calls (the store saves those)."""
         return {
-            "session_id": self.session_id,
-            "requester": self.requester,
-            "phase": self.phase,
+            **{name: getattr(self, name) for name in _AS_THEY_ARE},
+            **{name: dict(sorted(getattr(self, name).items())) for name in _MAPPINGS},
             "tally": self.tally.to_json(),
-            "binds": dict(sorted(self.binds.items())),
             "labels": sorted(self.labels),
-            "forbidden": dict(sorted(self.forbidden.items())),
             "fulfilled": {key: sorted(value) for key, value in sorted(self.fulfilled.items())},
             "outputs": {
                 key: {"digests": list(kept.digests), "complete": kept.complete}
                 for key, kept in sorted(self.outputs.items())
             },
-            "references": dict(sorted(self.references.items())),
             "window": [key.hex() for key in self.window],
-            "blocks": self.blocks,
-            "errors": self.errors,
-            "delayed": dict(sorted(self.delayed.items())),
-            "killed": self.killed,
         }
 
     @classmethod
     def from_json(cls, rules: Rules, value: Mapping[str, Any]) -> Session:
         """The inverse of `to_json`, under the same rules."""
+        same: dict[str, Any] = {name: value[name] for name in _AS_THEY_ARE}
+        copied: dict[str, Any] = {name: dict(value[name]) for name in _MAPPINGS}
         return cls(
             rules=rules,
-            session_id=value["session_id"],
-            requester=value["requester"],
-            phase=value["phase"],
+            **same,
+            **copied,
             tally=Tally.from_json(value["tally"]),
-            binds=dict(value["binds"]),
             labels=set(value["labels"]),
-            forbidden=dict(value["forbidden"]),
             fulfilled={key: set(items) for key, items in value["fulfilled"].items()},
             outputs={
                 key: OutputValues(OrderedDict.fromkeys(kept["digests"]), kept["complete"])
                 for key, kept in value["outputs"].items()
             },
-            references=dict(value["references"]),
-            window=deque((bytes.fromhex(key) for key in value["window"]), maxlen=rules.contract.window_size or None)
-            if rules.contract.window_size
-            else deque(maxlen=0),
-            blocks=value["blocks"],
-            errors=value["errors"],
-            delayed=dict(value["delayed"]),
-            killed=value["killed"],
+            window=deque(map(bytes.fromhex, value["window"]), maxlen=rules.contract.window_size),
         )
+
+
+_AS_THEY_ARE: Final = ("session_id", "requester", "phase", "blocks", "errors", "killed")
+_MAPPINGS: Final = ("binds", "forbidden", "references", "delayed")
+"""Fields of a session that JSON holds as they are, and sorted."""

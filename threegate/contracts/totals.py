@@ -79,12 +79,7 @@ def limit_reasons(reasons: list[Reason], session: Session, call: Call, asked: As
         for name, limit, used in found:
             reasons.append(
                 Reason(
-                    0,
-                    "session_limit_exceeded",
-                    f"session_limits.{name}",
-                    f"{name} is used up ({scope})",
-                    limit,
-                    used,
+                    0, "session_limit_exceeded", f"session_limits.{name}", f"{name} is used up ({scope})", limit, used
                 )
             )
 

@@ -110,12 +110,7 @@ def release(session: Session, call_id: str) -> None:
 
 
 def commit(
-    session: Session,
-    call: Call,
-    outcome: CallOutcome,
-    *,
-    others: Iterable[Tally] = (),
-    now: datetime | None = None,
+    session: Session, call: Call, outcome: CallOutcome, *, others: Iterable[Tally] = (), now: datetime | None = None
 ) -> Effect:
     """Apply the outcome of a call that was allowed. Changes `session` and `others`; `now` is the start of a
     429's delay.
@@ -195,7 +190,7 @@ def output_reasons(plan: ToolRules, output: Any) -> list[Reason]:
         failure = item.entry.failure(output)
         if failure is not None:
             operator, expected, found = failure
-            message = f"the output's {item.path} does not fulfil {operator}"
+            message = f"the output's {item.path} does not satisfy {operator}"
             reasons.append(Reason(1, "output_invariant", item.path, message, expected, found))
     return reasons
 
@@ -289,7 +284,7 @@ def _expected(asked: Asked, outcome: CallOutcome) -> bool:
 
 
 def close(session: Session) -> tuple[Reason, ...]:
-    """Close a session: check the lower bounds, and let nothing run any more."""
+    """Close a session: check the lower bounds, and allow no further call."""
     reasons = []
     for aggregate in session.rules.contract.aggregates:
         lower, _ = effective_bounds(aggregate, session)

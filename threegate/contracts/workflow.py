@@ -7,7 +7,7 @@ shared resource's mode applies across all sessions of its workflow, claimed call
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -36,26 +36,12 @@ class Member:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
-        return {
-            "workflow": self.workflow,
-            "role": self.role,
-            "contract": self.contract,
-            "parent": self.parent,
-            "closing": self.closing,
-            "artifacts": sorted(self.artifacts),
-        }
+        return {**asdict(self), "artifacts": sorted(self.artifacts)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Member:
-        """The inverse of `to_json`."""
-        return cls(
-            value["workflow"],
-            value["role"],
-            value["contract"],
-            value["parent"],
-            value["closing"],
-            set(value["artifacts"]),
-        )
+        """The inverse of `to_json`. Raises TypeError."""
+        return cls(**{**value, "artifacts": set(value["artifacts"])})
 
 
 @dataclass(slots=True)
@@ -68,12 +54,12 @@ class Workflow:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON."""
-        return {"killed": self.killed, "owners": dict(sorted(self.owners.items()))}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Workflow:
-        """The inverse of `to_json`."""
-        return cls(value["killed"], dict(value["owners"]))
+        """The inverse of `to_json`. Raises TypeError."""
+        return cls(**value)
 
     def admit(
         self,

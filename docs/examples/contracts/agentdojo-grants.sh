@@ -113,4 +113,4 @@ grant slack get_channels
 grant slack read_channel_messages --any channel
 grant slack read_inbox --any user
 grant slack get_users_in_channel --any channel
-grant slack get_webpage --where 'url = ["www.informations.com", "www.restaurant-zurich.com"]'
+grant slack get_webpage --where 'url one_of ["www.informations.com", "www.restaurant-zurich.com"]'

@@ -272,5 +272,5 @@ def test_contracts_that_are_no_folder_are_no_empty_contracts(tmp_path: Path) -> 
         shutil.rmtree(workspace.contracts)
     assert load_policy(workspace, facts=policy_facts()).contracts.empty
     workspace.contracts.write_text("x")
-    with pytest.raises(InvalidInput, match="is no folder"):
+    with pytest.raises(InvalidInput, match="is not a folder"):
         load_policy(workspace, facts=policy_facts())

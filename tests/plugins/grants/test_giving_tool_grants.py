@@ -48,9 +48,9 @@ def test_the_commands_and_what_they_show(tools: GrantingBench, capfd: pytest.Cap
         "  calls       | issue of the server hub",
         f"  asked by    | the account with uid {os.getuid()}",
         "  effect       read, as its contract says",
-        "  argument    | body any string",
-        "  argument    | options.rate = 0..1",
-        "  argument    | repo = acme/*",
+        "  argument    | body is any string",
+        "  argument    | options.rate is from 0 to 1",
+        "  argument    | repo has the form acme/*",
         "  not there   | token",
         "any other call",
         '  would run   | {"body":"text","labels":["bug"],"number":1',
@@ -69,7 +69,7 @@ def test_the_commands_and_what_they_show(tools: GrantingBench, capfd: pytest.Cap
     value = json.loads(capfd.readouterr().out)
     assert value["calls"] == "hub.issue" and value["from"] is None
     assert value["pattern"]["call"]["manifest_sha256"] == tools.manifest.digest
-    assert "arguments.repo = acme/*" in value["widened"]
+    assert "arguments.repo has the form acme/*" in value["widened"]
     assert command(tools, "revoke", grant.id[:12]) == 0
     event = next(event for event in Trail(tools.workspace).events() if event.type == "granted")
     assert event.data["calls"] == "hub.issue" and "from" not in event.data
@@ -122,7 +122,7 @@ def test_what_cannot_be_granted(tools: GrantingBench, capfd: pytest.CaptureFixtu
     assert command(tools, "tool", "nowhere", "x", "--max-uses", "1", "--expires", "8h", "--by", ME, *key) == 2
     assert "no such server" in capfd.readouterr().err
     assert command(tools, *given("--by", ME)[:-2], *key) == 2
-    assert "token: nothing is said of it" in capfd.readouterr().err
+    assert "token: has no rule" in capfd.readouterr().err
     assert command(tools, *given("--by", ME), "--expires", "soon", *key) == 2
     tools.bench.settings(grants__allow=False)
     with pytest.raises(Refused, match="grants.allow = true"):

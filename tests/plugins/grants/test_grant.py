@@ -22,7 +22,7 @@ from threegate.trail.trail import Trail
 
 def give(bench: Bench, **changes: Any) -> Grant:
     values: dict[str, Any] = {
-        "widened": ["inputs.data.csv = 0..100"], "max_uses": 2, "seconds": 3600, "name": "alice", "key": bench.keys["alice"],  # noqa: E501
+        "widened": ["inputs.data.csv gte 0 lte 100"], "max_uses": 2, "seconds": 3600, "name": "alice", "key": bench.keys["alice"],  # noqa: E501
         **changes,
     }  # fmt: skip
     job = finished_request(bench.context, "req-1").job
@@ -122,7 +122,7 @@ def test_who_gives_what_waits_and_what_the_policy_ends(ran: Bench) -> None:
             new_grant(ran.context, wrong or "req-404", widened=[], max_uses=1, seconds=60, name="alice",
                       key=ran.keys["alice"])  # fmt: skip
     with pytest.raises(Refused) as caught:
-        give(ran, widened=["inputs.other.csv = 0..9"])
+        give(ran, widened=["inputs.other.csv gte 0 lte 9"])
     assert caught.value.code == "grant_mismatch"
     with pytest.raises(InvalidInput):
         find_grant(ran.context.workspace, ran.context.trail, "0000")
@@ -145,7 +145,7 @@ def test_the_commands(ran: Bench, capfd: pytest.CaptureFixture[str]) -> None:
                 "new",
                 "req-1",
                 "--widen",
-                "inputs.data.csv = 0..1 KiB",
+                "inputs.data.csv gte 0 lte 1024",
                 "--max-uses",
                 "3",
                 "--expires",

@@ -19,29 +19,29 @@ from threegate.approval.ssh_wire import NAMESPACE_ACT, NAMESPACE_APPROVAL, Malfo
 from threegate.approval.statement import Act
 from threegate.core.errors import Refused
 from threegate.core.settings import QuorumSettings, Settings, parse_settings
-from threegate.plugins.grants.grant import FIRST_GRANT_TYPE, Grant, covers, opened, terms
+from threegate.plugins.grants.constraint import Constraint
+from threegate.plugins.grants.grant import GRANT_TYPE, Grant, covers, terms
 from threegate.plugins.grants.widened import Widened
 from threegate.request.action import Command, Script
 from threegate.request.job import Job, JobInput
 
 OWNER = 1000
 ALLOWED = parse_settings(b"[grants]\nallow = true\n")
+ANY_SIZE = Widened("inputs.data.csv", Constraint.read("gte 0 lte 1000000", ["integer"]))
 
 
 def about(job: Job, **changes: Any) -> dict[str, Any]:
-    """The terms of version 1, which nobody makes any more and which still count."""
+    """The terms of a grant that leaves the content of the input open."""
     made = terms(
-        job, from_request="req-0", widened=[], owner=OWNER, policy_sha256=POLICY, max_uses=3,
+        job, from_request="req-0", widened=[ANY_SIZE], owner=OWNER, policy_sha256=POLICY, max_uses=3,
         expires_utc=NOW + timedelta(days=1),
     )  # fmt: skip
-    made.pop("widened")
-    pattern = opened(job, [Widened("inputs.data.csv", None)]).pattern
-    return {**made, "pattern": pattern, "free_inputs": ["data.csv"], **changes}
+    return {**made, **changes}
 
 
 def granted(key: Path, *, namespace: str = NAMESPACE_ACT, act: dict[str, Any] | None = None, **changes: Any) -> bytes:
     job = material.make_job(material.make_request())
-    made = Act(FIRST_GRANT_TYPE, WORKSPACE, 1, "operator", APPROVED, "0" * 32, about(job, **changes))
+    made = Act(GRANT_TYPE, WORKSPACE, 1, "operator", APPROVED, "0" * 32, about(job, **changes))
     return material.signed(replace(made, **(act or {})).to_bytes(), key, namespace)
 
 
@@ -140,7 +140,7 @@ def test_every_field_of_the_job_counts(key: Path) -> None:
         assert code_of(facts(key, job=replace(job, **change))) == "grant_mismatch", change
     other = JobInput("data.csv", "0" * 64, 5, False)
     assert covers(grant, replace(job, inputs=(other,)))
-    closed = Grant.parse(granted(key, pattern=job.meaning(), free_inputs=[]))
+    closed = Grant.parse(granted(key, pattern=job.meaning(), widened=[]))
     assert covers(closed, job) and not covers(closed, replace(job, inputs=(other,)))
 
 
@@ -165,7 +165,7 @@ def test_what_no_grant_may_cover(changes: dict[str, Any], names: list[str]) -> N
 @pytest.mark.parametrize(
     "changes",
     [
-        {"extra": 1}, {"pattern": []}, {"pattern": None}, {"free_inputs": "data.csv"}, {"free_inputs": [1]},
+        {"extra": 1}, {"pattern": []}, {"pattern": None}, {"widened": "data.csv"}, {"widened": [1]},
         {"from": 1}, {"policy_sha256": None}, {"owner_uid": "1000"}, {"owner_uid": True}, {"max_uses": 0},
         {"max_uses": 10_001}, {"max_uses": 1.5}, {"max_uses": True}, {"expires_utc": 5}, {"expires_utc": "tomorrow"},
     ],

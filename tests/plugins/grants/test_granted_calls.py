@@ -27,7 +27,7 @@ def give(notes: Notes, by: str) -> str:
         "notes",
         "add",
         "--where",
-        "text = note-*",
+        "text glob note-*",
         "--max-uses",
         "2",
         "--expires",

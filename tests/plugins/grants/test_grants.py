@@ -35,14 +35,14 @@ def test_what_is_covered_runs_and_each_near_miss_waits(granting: Place, tmp_path
         "new",
         first.stem,
         "--widen",
-        "vars.month ~ 2026-(0[1-9]|1[0-2])",
+        "vars.month regex 2026-(0[1-9]|1[0-2])",
         "--widen",
-        "vars.most = 1..50",
+        "vars.most gte 1 lte 50",
     ]
     words += ["--max-uses", "2", "--expires", "1h", "--as", "operator", "--key", str(place.key)]
     shown = place.run(*words, "--yes", expect=0).out
     for line in (
-        "| vars.month ~ 2026-(0[1-9]|1[0-2])",
+        "| vars.month matches 2026-(0[1-9]|1[0-2]) from end to end",
         '| "2026-02"',
         '| "2026-00"',
         "print('turnover of', month)",

@@ -87,22 +87,22 @@ def with_vars(job: Job, text: str | None) -> Job:
 
 
 RUNS_AND_WAITS: list[tuple[Job, str, str, list[Any], list[Any]]] = [
-    (monty(), "vars.month ~ 2026-(0[1-9]|1[0-2])", "vars.month", ["2026-12", "2026-01"],
+    (monty(), "vars.month regex 2026-(0[1-9]|1[0-2])", "vars.month", ["2026-12", "2026-01"],
      ["2026-13", "2026-1", "2027-11", "2026-11x", "x2026-11", "2026-11\n", "", 202611, None, ["2026-11"]]),
-    (monty(), 'vars.side = ["buy", "sell"]', "vars.side", ["sell"], ["buyy", "Buy", "bu", "hold", True]),
-    (monty(), "vars.limit = 1..100", "vars.limit", [1, 100], [0, 101, -1, 20.0, "20", True, 10**15]),
-    (monty(), "vars.limit = [20, 30]", "vars.limit", [30], [25, 30.0, "30"]),
-    (monty(), "vars.rate=0..0.75", "vars.rate", [0.75, 0.25], [0.76, -0.01, 0, 1, "0.5"]),
-    (monty(), "vars.rate = [0.5, 2]", "vars.rate", [0.5, 2.0], [2, 1.5]),
-    (monty(), "vars.deep.rows.1.name = a*n", "vars.deep.rows.1.name", ["alan"], ["an", "a/n", "bob", "a n"]),
-    (monty(), "vars.deep.rows.0 = 0..1 KiB", "vars.deep.rows.0", [1024], [1025]),
-    (monty(), "inputs.data.csv = 0..1 MiB", "inputs.data.csv", [0, 2**20], [2**20 + 1]),
-    (monty(), "outputs.0 = /out/*.json", "outputs.0", ["/out/b.json"],
+    (monty(), 'vars.side one_of ["buy", "sell"]', "vars.side", ["sell"], ["buyy", "Buy", "bu", "hold", True]),
+    (monty(), "vars.limit gte 1 lte 100", "vars.limit", [1, 100], [0, 101, -1, 20.0, "20", True, 10**15]),
+    (monty(), "vars.limit one_of [20, 30]", "vars.limit", [30], [25, 30.0, "30"]),
+    (monty(), "vars.rate gte 0 lte 0.75", "vars.rate", [0.75, 0.25], [0.76, -0.01, 0, 1, "0.5"]),
+    (monty(), "vars.rate one_of [0.5, 2]", "vars.rate", [0.5, 2.0], [2, 1.5]),
+    (monty(), "vars.deep.rows.1.name glob a*n", "vars.deep.rows.1.name", ["alan"], ["an", "a/n", "bob", "a n"]),
+    (monty(), "vars.deep.rows.0 gte 0 lte 1024", "vars.deep.rows.0", [1024], [1025]),
+    (monty(), "inputs.data.csv gte 0 lte 1048576", "inputs.data.csv", [0, 2**20], [2**20 + 1]),
+    (monty(), "outputs.0 glob /out/*.json", "outputs.0", ["/out/b.json"],
      ["/out/a/b.json", "/out/../b.json", "/out/b.jsonl", "/out/.json", "/out//b.json", "out/b.json"]),
-    (monty(), "limits.time_sec = 1..60", "limits.time_sec", [60], [61, 0]),
-    (monty(), "limits.memory_mb = 8..64", "limits.memory_mb", [8], [65]),
-    (era("grep", "-n", "ann", "/in/data.csv"), "argv.2 = a*", "argv.2", ["alice"], ["-alice", "a/b", "bob", "a b"]),
-    (era("python3", "-u", "/in/a.py", "nov", inputs=("a.py",)), "argv.3 = [\"nov\", \"dec\"]", "argv.3", ["dec"],
+    (monty(), "limits.time_sec gte 1 lte 60", "limits.time_sec", [60], [61, 0]),
+    (monty(), "limits.memory_mb gte 8 lte 64", "limits.memory_mb", [8], [65]),
+    (era("grep", "-n", "ann", "/in/data.csv"), "argv.2 glob a*", "argv.2", ["alice"], ["-alice", "a/b", "bob", "a b"]),
+    (era("python3", "-u", "/in/a.py", "nov", inputs=("a.py",)), "argv.3 one_of [\"nov\", \"dec\"]", "argv.3", ["dec"],
      ["-c", "de", "feb"]),
 ]  # fmt: skip
 
@@ -120,7 +120,7 @@ def test_a_widened_part_takes_what_it_says(
     (example,) = examples(job, grant.widened)
     assert covers(grant, with_value(job, part, example.runs)) and example.runs != open_job(job, [part]).values[part]
     assert not covers(grant, with_value(job, part, example.waits))
-    assert [str(item) for item in read_widened(job, [str(grant.widened[0])])] == [str(grant.widened[0])]
+    assert [Widened.parse(item.to_json()) for item in grant.widened] == list(grant.widened)
 
 
 HOSTILE = (
@@ -132,13 +132,13 @@ HOSTILE = (
 @pytest.mark.parametrize("value", HOSTILE)
 def test_no_constraint_takes_free_or_hidden_text(value: str) -> None:
     assert not is_plain_word(value)
-    for text in ("= a*b", "~ (?s)a.*b", "~ (?s)a.*", "~ (?s).*b", "~ |a|-ab"):
-        assert not Constraint.read("string", text).takes(value), text
+    for text in ("glob a*b", "regex (?s)a.*b", "regex (?s)a.*", "regex (?s).*b", "regex |a|-ab"):
+        assert not Constraint.read(text, ["string"]).takes(value), text
 
 
 @given(st.text(max_size=12))
 def test_a_star_never_stands_for_a_slash(text: str) -> None:
-    taken = Constraint.read("string", "= a/*/z").takes(f"a/{text}/z")
+    taken = Constraint.read("glob a/*/z", ["string"]).takes(f"a/{text}/z")
     assert not taken or ("/" not in text and text and is_plain_word(text))
 
 
@@ -146,14 +146,14 @@ def test_a_star_never_stands_for_a_slash(text: str) -> None:
     "raw", ['"2026\\u002d12"', '"2026-12" ', ' "2026-12"', '"2026-12","x":"y"', '"2026-12", "month": "2026-11"', "2026", '"']  # noqa: E501
 )  # fmt: skip
 def test_only_the_value_may_differ_in_the_text_of_the_inputs(give: Any, raw: str) -> None:
-    grant = give(monty(), "vars.month ~ 2026-(0[1-9]|1[0-2])")
+    grant = give(monty(), "vars.month regex 2026-(0[1-9]|1[0-2])")
     assert covers(grant, changed(monty(), "vars.month", '"2026-12"'))
     assert not covers(grant, changed(monty(), "vars.month", raw))
 
 
 def test_the_text_around_stays_byte_for_byte(give: Any) -> None:
     job = monty()
-    grant = give(job, "vars.month ~ 2026-[0-9]{2}", "vars.limit = 1..100")
+    grant = give(job, "vars.month regex 2026-[0-9]{2}", "vars.limit gte 1 lte 100")
     written = job.action.variables
     assert written
     for at in range(len(written)):
@@ -166,7 +166,7 @@ def test_the_text_around_stays_byte_for_byte(give: Any) -> None:
 
 def test_two_values_do_not_change_places(give: Any) -> None:
     job = with_vars(monty(), '{"a": 1, "b": 50}')
-    grant = give(job, "vars.a = 0..10", "vars.b = 40..60")
+    grant = give(job, "vars.a gte 0 lte 10", "vars.b gte 40 lte 60")
     assert covers(grant, with_vars(job, '{"a": 2, "b": 51}'))
     assert not covers(grant, with_vars(job, '{"a": 50, "b": 1}'))
     assert not covers(grant, with_vars(job, '{"b": 50, "a": 1}'))
@@ -174,7 +174,7 @@ def test_two_values_do_not_change_places(give: Any) -> None:
 
 def test_every_other_field_of_the_job_counts(give: Any) -> None:
     job = monty()
-    grant = give(job, "vars.month ~ 2026-[0-9]{2}", "limits.time_sec = 1..60", "inputs.data.csv = 0..99")
+    grant = give(job, "vars.month regex 2026-[0-9]{2}", "limits.time_sec gte 1 lte 60", "inputs.data.csv gte 0 lte 99")
     inside = with_value(with_value(job, "vars.month", "2026-12"), "inputs.data.csv", 7)
     assert covers(grant, inside)
     changes: list[dict[str, Any]] = [
@@ -194,59 +194,62 @@ def test_every_other_field_of_the_job_counts(give: Any) -> None:
 
 def test_an_argument_never_makes_a_command_that_hides_code(give: Any) -> None:
     job = era("sort", "-k", "2", "/in/data.csv", effective_risk="medium")
-    grant = give(job, "argv.3 ~ (/in/)?[a-z.=-]+")
+    grant = give(job, "argv.3 regex (/in/)?[a-z.=-]+")
     assert covers(grant, with_value(job, "argv.3", "/in/x.csv"))
-    assert not covers(grant, with_value(job, "argv.3", "--compress-program=x"))
+    assert not covers(grant, with_value(job, "argv.3", "--compress-program equals x"))
     assert not covers(grant, replace(job, action=Command(("sort", "-k", "2", "/in/data.csv", "more"))))
     assert not covers(grant, replace(job, action=Command(("uniq", "-k", "2", "/in/data.csv"))))
     script = era("python3", "/in/a.py", "x", inputs=("a.py",))
-    hidden = give(script, 'argv.2 = ["x", "y"]')
+    hidden = give(script, 'argv.2 one_of ["x", "y"]')
     assert not covers(hidden, replace(script, unread=("a.py",)))
 
 
 NEVER: list[tuple[Job, str, str]] = [
-    (era("grep", "x", "y"), "argv.0 = g*", "never left open"),
-    (era("grep", "-n", "y"), "argv.1 = -n", "never left open"),
-    (era("grep", "a|b", "y"), "argv.1 = a*", "never left open"),
-    (era("jq", ".a", "y"), "argv.1 = .a*", "never left open"),
-    (era("tar", "xf", "y"), "argv.1 = x*", "never left open"),
-    (era("python3", "/in/a.py", "x", inputs=("a.py",)), "argv.1 = /in/*.py", "never left open"),
-    (era("python3", "-c", "x"), 'argv.2 = ["x"]', "not all code"),
-    (era("make", "all"), "argv.1 = a*", "not all code"),
-    (era("grep", "x", "y"), "argv.3 = g*", "no such word"),
-    (era("grep", "x", "y"), "argv.01 = g*", "no such word"),
-    (era("grep", "x", "y"), "argv.x = g*", "no such word"),
-    (era("grep", "x", "y"), "inputs.data.csv = 0..9", "code in an ERA input is code"),
-    (monty(), "argv.1 = g*", "no such word"),
-    (monty(), "outputs.1 = /out/*", "no such word"),
-    (monty(), "inputs.other.csv = 0..9", "no such input"),
-    (monty(), "limits.cpu = 0..9", "no such part"),
-    (monty(), "code ~ .*x", "no such part"),
-    (monty(), "network = a*", "no such part"),
-    (monty(), "vars.nothing = a*", "no such value"),
-    (monty(), "vars = a*", "no such part"),
-    (with_vars(monty(), None), "vars.month = a*", "cannot be read"),
-    (monty(), "vars.deep = a*", "not a plain text or number"),
-    (monty(), "vars.deep.no = a*", "not a plain text or number"),
-    (monty(), "vars.on = [true]", "not a plain text or number"),
-    (with_vars(monty(), '{"a": "\\u0061"}'), "vars.a = a*", "usual spelling"),
-    (monty(), "vars.month", "without = or ~"),
-    (monty(), "vars.month = *", "takes any text"),
-    (monty(), "vars.month ~ .*", "takes any text"),
-    (monty(), "vars.month ~ \\S+", "takes any text"),
-    (monty(), "vars.month = 2026-12", "does not match it itself"),
-    (monty(), "vars.limit = 30..40", "does not match it itself"),
-    (monty(), "vars.limit = many", "no range"),
-    (monty(), "vars.limit = 0.5..40", "a fraction"),
-    (monty(), "vars.limit = 0..9007199254740993", "a bound"),
-    (monty(), "vars.limit ~ [0-9]+", "a pattern"),
-    (monty(), "vars.month = [1]", "a list with a value"),
-    (monty(), 'vars.month = ["a b"]', "a list with a value"),
-    (monty(), "vars.month = []", "1 to 50 values"),
-    (monty(), "vars.month = [", "no JSON"),
-    (monty(), "vars.month ~ a)|(b", "no linear-time pattern"),
-    (monty(), "vars.month ~ (a", "no linear-time pattern"),
-    (monty(), "vars.month ~ " + "a" * 201, "no short text"),
+    (era("grep", "x", "y"), "argv.0 glob g*", "never left open"),
+    (era("grep", "-n", "y"), "argv.1 equals -n", "never left open"),
+    (era("grep", "a|b", "y"), "argv.1 glob a*", "never left open"),
+    (era("jq", ".a", "y"), "argv.1 glob .a*", "never left open"),
+    (era("tar", "xf", "y"), "argv.1 glob x*", "never left open"),
+    (era("python3", "/in/a.py", "x", inputs=("a.py",)), "argv.1 glob /in/*.py", "never left open"),
+    (era("python3", "-c", "x"), 'argv.2 one_of ["x"]', "not all code"),
+    (era("make", "all"), "argv.1 glob a*", "not all code"),
+    (era("grep", "x", "y"), "argv.3 glob g*", "no such word"),
+    (era("grep", "x", "y"), "argv.01 glob g*", "no such word"),
+    (era("grep", "x", "y"), "argv.x glob g*", "no such word"),
+    (era("grep", "x", "y"), "inputs.data.csv gte 0 lte 9", "code in an ERA input is code"),
+    (monty(), "argv.1 glob g*", "no such word"),
+    (monty(), "outputs.1 glob /out/*", "no such word"),
+    (monty(), "inputs.other.csv gte 0 lte 9", "no such input"),
+    (monty(), "limits.cpu gte 0 lte 9", "no such part"),
+    (monty(), "code regex .*x", "no such part"),
+    (monty(), "network glob a*", "no such part"),
+    (monty(), "vars.nothing glob a*", "no such value"),
+    (monty(), "vars glob a*", "no such part"),
+    (with_vars(monty(), None), "vars.month glob a*", "cannot be read"),
+    (monty(), "vars.deep glob a*", "not a plain text or number"),
+    (monty(), "vars.deep.no glob a*", "not a plain text or number"),
+    (monty(), "vars.on one_of [true]", "not a plain text or number"),
+    (with_vars(monty(), '{"a": "\\u0061"}'), "vars.a glob a*", "usual spelling"),
+    (monty(), "vars.month", "has no operator"),
+    (monty(), "vars.month glob *", "takes any text"),
+    (monty(), "vars.month regex .*", "takes any text"),
+    (monty(), "vars.month regex \\S+", "takes any text"),
+    (monty(), "vars.month equals 2026-12", "does not match it itself"),
+    (monty(), "vars.limit gte 30 lte 40", "does not match it itself"),
+    (monty(), "vars.limit equals many", "for the type string"),
+    (monty(), "vars.limit gte 1", "no two bounds"),
+    (monty(), "vars.limit gte a lte b", "for the type string"),
+    (monty(), "vars.limit gte 0.5 lte 40", "for the type number"),
+    (monty(), "vars.limit gte 0 lte 9007199254740993", "a bound"),
+    (monty(), "vars.limit regex [0-9]+", "for the type string"),
+    (monty(), "vars.month one_of [1]", "for the type integer"),
+    (monty(), 'vars.month one_of ["a b"]', "a choice that no value"),
+    (monty(), "vars.month one_of [[]]", "values of several types"),
+    (monty(), "vars.month one_of []", "is empty"),
+    (monty(), "vars.month one_of [", "not JSON"),
+    (monty(), "vars.month regex a)|(b", "no linear-time pattern"),
+    (monty(), "vars.month regex (a", "no linear-time pattern"),
+    (monty(), "vars.month regex " + "a" * 201, "not a string of at most"),
 ]
 
 
@@ -259,7 +262,7 @@ def test_what_is_never_left_open(job: Job, text: str, why: str) -> None:
 
 def test_a_part_is_widened_once_and_few_are() -> None:
     with pytest.raises(Refused, match="widened twice"):
-        about(monty(), "vars.limit = 1..30", "vars.limit = 1..40")
+        about(monty(), "vars.limit gte 1 lte 30", "vars.limit gte 1 lte 40")
     with pytest.raises(Refused, match="at most 16"):
         about(monty(), *(f"vars.v{number} = a*" for number in range(17)))
 
@@ -268,13 +271,13 @@ def test_a_part_is_widened_once_and_few_are() -> None:
     "term",
     [
         "vars.limit", {}, {"part": 1, "type": "integer", "gte": 0, "lte": 1}, {"part": "x", "type": "integer"},
-        {"part": "x", "type": "boolean", "one_of": [True]}, {"part": "x", "type": ["string"], "like": "a"},
+        {"part": "x", "type": "boolean", "one_of": [True]}, {"part": "x", "type": ["string"], "glob": "a"},
         {"part": "x", "type": "integer", "gte": 0}, {"part": "x", "type": "integer", "gte": 0, "lte": True},
         {"part": "x", "type": "integer", "gte": 0, "lte": 1.5}, {"part": "x", "type": "string", "gte": 0, "lte": 1},
-        {"part": "x", "type": "string", "like": 5}, {"part": "x", "type": "string", "one_of": "ab"},
+        {"part": "x", "type": "string", "glob": 5}, {"part": "x", "type": "string", "one_of": "ab"},
         {"part": "x", "type": "string", "one_of": ["a"] * 51}, {"part": "x", "type": "string", "contains": "a"},
-        {"part": "x", "type": "string", "like": "a*", "regex": "a"}, {"part": "x", "type": "integer", "like": "a*"},
-        {"part": "x", "type": "string", "like": "*"}, {"part": "x", "type": "string", "regex": "(?s).*"},
+        {"part": "x", "type": "string", "glob": "a*", "regex": "a"}, {"part": "x", "type": "integer", "glob": "a*"},
+        {"part": "x", "type": "string", "glob": "*"}, {"part": "x", "type": "string", "regex": "(?s).*"},
     ],
 )  # fmt: skip
 def test_terms_of_a_wrong_form(key: Path, term: Any) -> None:
@@ -282,16 +285,14 @@ def test_terms_of_a_wrong_form(key: Path, term: Any) -> None:
         Grant.parse(signed(key, monty(), widened=[term]))
 
 
-def test_terms_of_the_other_version_and_a_number_as_it_is_rendered(key: Path) -> None:
-    with pytest.raises(MalformedError):
-        Grant.parse(signed(key, monty(), free_inputs=[]))
-    grant = Grant.parse(signed(key, monty(), "vars.rate = 0..1"))
+def test_a_number_counts_as_it_is_rendered(key: Path) -> None:
+    grant = Grant.parse(signed(key, monty(), "vars.rate gte 0 lte 1"))
     assert covers(grant, with_value(monty(), "vars.rate", 1.0))
     assert json.loads(json.dumps(grant.widened[0].to_json()))["lte"] == 1
 
 
 def test_it_launches_what_it_covers_and_nothing_else(key: Path) -> None:
-    data = signed(key, monty(), "vars.limit = 1..100")
+    data = signed(key, monty(), "vars.limit gte 1 lte 100")
     request = material.make_request(vars_json=VARS.replace("20", "30", 1).replace("3026", "2026"))
 
     def launch(vars_json: str) -> str | None:
@@ -313,5 +314,5 @@ def test_kinds_and_words_of_parts() -> None:
     assert [kind_of(value) for value in ("a", 1, 1.0, True, None, [])] == [
         "string", "integer", "number", "boolean", None, None,
     ]  # fmt: skip
-    assert str(Widened("inputs.a", None)) == "inputs.a = anything"
-    assert Widened("inputs.a", None).takes(5) and Widened("inputs.a", None).operators == {}
+    (item,) = read_widened(monty(), ["vars.limit gte 1 lte 100"])
+    assert str(item) == "vars.limit is from 1 to 100"

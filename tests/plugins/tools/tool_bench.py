@@ -34,11 +34,11 @@ SCHEMA: Final[Mapping[str, Any]] = {
     "required": ["repo"],
 }
 WHERE: Final = (
-    "repo = acme/*",
-    "number = 1..9007199254740991",
-    'labels.0 = ["bug", "docs"]',
-    "options.deep = true",
-    "options.rate = 0..1",
+    "repo glob acme/*",
+    "number gte 1 lte 9007199254740991",
+    'labels.0 one_of ["bug", "docs"]',
+    "options.deep equals true",
+    "options.rate gte 0 lte 1",
 )
 CALL: Final[Mapping[str, Any]] = {
     "repo": "acme/site",

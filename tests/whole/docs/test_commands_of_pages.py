@@ -280,9 +280,10 @@ RUN = {
     "threegate approve inbox/TR-….md --signature statement.json.sig": (
         "threegate approve inbox/{apart} --signature statement.json.sig --yes"
     ),
-    "threegate grant new REQUEST_ID --widen 'vars.month ~ 2026-(0[1-9]|1[0-2])' --widen 'inputs.data.csv = 0..1 MiB'"
+    "threegate grant new REQUEST_ID --widen 'vars.month regex 2026-(0[1-9]|1[0-2])'"
+    " --widen 'inputs.data.csv gte 0 lte 1048576'"
     " --max-uses 30 --expires 30d": (
-        f"threegate grant new {{first}} --widen 'inputs.data.csv = 0..1 MiB' --max-uses 30 --expires 30d {AS}"
+        f"threegate grant new {{first}} --widen 'inputs.data.csv gte 0 lte 1048576' --max-uses 30 --expires 30d {AS}"
     ),
     "threegate grant list": "",
     "threegate grant show ID": "threegate grant show {grant}",

@@ -53,7 +53,7 @@ def make_everything(folder: Path) -> Workspace:
     for _ in range(2):
         call("replay", "ran", *call.signed)
     new_grant(
-        bench.context, "ran", widened=[Widened("inputs.data.csv", Constraint.read("integer", "= 0..99"))], max_uses=2, seconds=3600, name="alice", key=bench.keys["alice"]  # noqa: E501
+        bench.context, "ran", widened=[Widened("inputs.data.csv", Constraint.read("gte 0 lte 99", ["integer"]))], max_uses=2, seconds=3600, name="alice", key=bench.keys["alice"]  # noqa: E501
     )  # fmt: skip
     bench.draft("granted", slug="granted", code=CODE, data=b"4\n")
     call("run", "--once")

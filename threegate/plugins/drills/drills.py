@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random, SystemRandom
@@ -182,30 +182,18 @@ def _digest(path: Path) -> str:
 # ---- making a drill
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    request: Request
-    folder: str
-    owner: int | str
-
-
 def _made(context: Context, chance: Random) -> Iterator[tuple[Drill, bytes]]:
     """Drills that could be placed, each with its bytes."""
     sources = list(_sources(context))
-    inputs = [item for source in sources for item in source.request.inputs]
+    inputs = [item for request, _, _ in sources for item in request.inputs]
     for source in chance.sample(sources, len(sources)):
-        for made in drills_of(context, source.request, source.folder, source.owner, inputs, chance):
+        for made in drills_of(context, *source, inputs, chance):
             if _can_be_shown(context, *made):
                 yield made
 
 
 def drills_of(
-    context: Context,
-    source: Request,
-    folder: str,
-    owner: int | str,
-    inputs: Sequence[InputFile],
-    chance: Random,
+    context: Context, source: Request, folder: str, owner: int | str, inputs: Sequence[InputFile], chance: Random
 ) -> Iterator[tuple[Drill, bytes]]:
     """A drill for each kind of change that fits a request, each with its bytes. Gate 1 reads them as intended
     and gives only warnings that it also gives for the request itself.
@@ -219,31 +207,24 @@ def drills_of(
         slug = _with_tail(slug, chance)
     request_id = fresh_id(source.request_id, moment)
     asked_again = source.drafted_again(file_name(moment, slug), request_id, moment)
-    usual = _rules(_read(context, render_request(asked_again), asked_again.file_name, moment))
+    usual = _rules(context.read(render_request(asked_again), asked_again.file_name, "draft", moment))
     for planted in plants(asked_again, chance, inputs, settings):
         data = render_request(planted.request)
-        report = _read(context, data, asked_again.file_name, moment)
+        report = context.read(data, asked_again.file_name, "draft", moment)
         means = report.request is not None and _means(report.request, planted)
         if means and _rules(report) == usual:
-            yield _drill(planted, source.request_id, folder, owner, data), data
-
-
-def _drill(planted: Planted, source: str, folder: str, owner: int | str, data: bytes) -> Drill:
-    return Drill(
-        name=planted.request.file_name,
-        folder=folder,
-        owner=owner,
-        request_id=planted.request.request_id,
-        request_sha256=sha256_hex(data),
-        source=source,
-        planted=planted.kind,
-        line=trail_text(planted.line),
-        salt=secrets.token_hex(16),
-    )
-
-
-def _read(context: Context, data: bytes, name: str, now: datetime) -> Report:
-    return context.read(data, name, "draft", now)
+            drill = Drill(
+                name=planted.request.file_name,
+                folder=folder,
+                owner=owner,
+                request_id=planted.request.request_id,
+                request_sha256=sha256_hex(data),
+                source=source.request_id,
+                planted=planted.kind,
+                line=trail_text(planted.line),
+                salt=secrets.token_hex(16),
+            )
+            yield drill, data
 
 
 def _rules(report: Report) -> list[str]:
@@ -267,8 +248,8 @@ def _can_be_shown(context: Context, drill: Drill, data: bytes) -> bool:
         return False
 
 
-def _sources(context: Context) -> Iterator[_Source]:
-    """The newest requests that ran after an operator signed them."""
+def _sources(context: Context) -> Iterator[tuple[Request, str, int | str]]:
+    """The newest requests that ran after an operator signed them, each with its folder and its owner."""
     workspace = context.workspace
     with os.scandir(workspace.finished) as entries:
         there = [
@@ -289,7 +270,7 @@ def _sources(context: Context) -> Iterator[_Source]:
             plain = trail_text(request.request_id) == request.request_id and not request.signature_needed
             if signed and there_still and plain:
                 run = approved.owner if isinstance(approved.owner, str) else "inbox"
-                yield _Source(request, run, approved.owner)
+                yield request, run, approved.owner
 
 
 def fresh_id(request_id: str, moment: datetime) -> str:

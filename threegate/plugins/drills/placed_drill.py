@@ -60,16 +60,15 @@ class Drill:
     salt: str
 
     @property
+    def revealed(self) -> dict[str, str]:
+        """What the trail says about it once it has ended."""
+        names = ("salt", "request_sha256", "source", "planted", "line")
+        return {"drill_id": self.request_id, **{name: getattr(self, name) for name in names}}
+
+    @property
     def commitment(self) -> str:
         """What the trail says about it while it is open."""
-        return drill_commitment(
-            salt=self.salt,
-            drill_id=self.request_id,
-            request_sha256=self.request_sha256,
-            source=self.source,
-            planted=self.planted,
-            line=self.line,
-        )
+        return drill_commitment(**self.revealed)
 
     def file(self, workspace: Workspace) -> Path:
         """Where its bytes are."""
@@ -138,12 +137,7 @@ def end_drill(
     ended = DrillEnded(
         commitment=drill.commitment,
         outcome=outcome,
-        salt=drill.salt,
-        drill_id=drill.request_id,
-        request_sha256=drill.request_sha256,
-        source=drill.source,
-        planted=drill.planted,
-        line=drill.line,
+        **drill.revealed,
         reason=reason or None,
         read_seconds=reading.seconds if reading else None,
         read_whole=reading.whole if reading else None,

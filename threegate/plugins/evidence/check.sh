@@ -281,7 +281,7 @@ for entry in index["requests"]:
     elif approved.get("grant") and as_approved and is_there(signature):
         said, statement, told = signed(signature, "threegate-act", approval[1], by="acted_by", at="acted_utc")
         must(sha256(statement) == approved["grant"], f"{signature}: not the grant that the trail names")
-        must(said["type"] in ("threegate-grant/1", "threegate-grant/2") and said["workspace"]["id"] == index["workspace"], f"{signature}: no grant of this workspace")
+        must(said["type"] == "threegate-grant/1" and said["workspace"]["id"] == index["workspace"], f"{signature}: no grant of this workspace")
         uses[approved["grant"]] = uses.get(approved["grant"], 0) + len(claims)
         must(uses[approved["grant"]] <= said["about"]["max_uses"], f"{signature}: used more often than it allows")
         must(all(claim["time"][:19] < said["about"]["expires_utc"][:19] for claim in claims), f"{request_id}: claimed after its grant had expired")

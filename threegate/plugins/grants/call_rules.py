@@ -17,14 +17,12 @@ from threegate.approval.ssh_wire import MalformedError
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.json_operators import first_match
-from threegate.plugins.grants.constraint import RANGE, Constraint, Kind, kind_of, read_list
+from threegate.plugins.grants.constraint import Constraint, Kind, kind_of
 from threegate.plugins.grants.widened import ARGUMENTS, Widened, split_written
 from threegate.plugins.tools.argument_schema import why_unfit
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 _KINDS: Final[tuple[Kind, ...]] = ("string", "integer", "number", "boolean")
-_TRUTHS: Final = ("true", "false")
 _ALTERNATIVES: Final = ("anyOf", "oneOf", "allOf")
 _PLAIN: Final[Mapping[Kind, tuple[Any, ...]]] = {
     "string": ("text", "a", "1"),
@@ -48,8 +46,7 @@ class CallRules:
 
 
 def read_rules(schema: Node, *, where: Sequence[str], any_of: Sequence[str], absent: Sequence[str]) -> CallRules:
-    """Read ``ARG = …``, ``ARG ~ …``, ``ARG under …``, and the names of arguments that may have any value or
-    must be absent.
+    """Read ``ARG OPERATOR OPERAND``, and the names of arguments that may have any value or must be absent.
 
     `schema` is the tool's pinned one. Raises Refused (grant_mismatch).
     """
@@ -61,7 +58,7 @@ def read_rules(schema: Node, *, where: Sequence[str], any_of: Sequence[str], abs
     for part, text in sorted(written.items()):
         path = part.split(".")[1:]
         if not all(map(_NAME.fullmatch, path)):
-            raise _mismatch(f"{part}: no name of an argument; write names and places as a.b.0")
+            raise _mismatch(f"{part}: not the name of an argument; write names and indexes as a.b.0")
         nodes = _at(schema, path)
         item = _widened(part, _types(schema, nodes), text)
         _put(tree, path, _example(schema, nodes, item))
@@ -77,37 +74,9 @@ def _widened(part: str, types: frozenset[str], text: str) -> Widened:
     if not kinds:
         raise _mismatch(f"{name}: is an {'/'.join(sorted(types))} in the tool's schema; name what is below it")
     try:
-        kind, text = _kind(text.strip(), kinds, bool(types))
-        if kind not in kinds and not (kind == "integer" and "number" in kinds):
-            raise _mismatch(f"{name}: is no {kind} in the tool's schema, but {' or '.join(kinds)}")
-        return Widened.of(part, Constraint.read(kind, text))
+        return Widened.of(part, Constraint.read(text, kinds if types else ()))
     except MalformedError as error:
         raise _mismatch(f"{name}: {error}") from None
-
-
-def _kind(text: str, kinds: Sequence[Kind], known: bool) -> tuple[Kind, str]:
-    """The type that a constraint is for, and the constraint as `Constraint.read` reads it. Raises MalformedError."""
-    number: Kind = "number" if known and "number" in kinds else "integer"
-    if text == "any":
-        few = [kind for kind in kinds if kind != "integer" or "number" not in kinds]
-        if not known or len(few) > 1:
-            raise MalformedError("its schema does not say one type; say what it may be")
-        return few[0], text
-    if not text.startswith("="):
-        return "string", text
-    rest = text[1:].strip()
-    if rest.startswith("["):
-        found = {kind_of(value) for value in read_list(rest)}
-        if found <= {"integer", "number"} and found:
-            return ("number" if "number" in found else number), text
-        return "string", text
-    if rest in _TRUTHS and "boolean" in kinds and not (known and "string" in kinds):
-        return "boolean", text
-    if (known and "string" in kinds) or not (RANGE.fullmatch(rest) or _NUMBER.fullmatch(rest)):
-        return "string", text
-    if not known and re.search(r"[0-9]\.[0-9]", rest):
-        number = "number"
-    return number, text if RANGE.fullmatch(rest) else f"= {rest}..{rest}"
 
 
 def _example(schema: Node, nodes: Sequence[Node], item: Widened) -> Any:
@@ -143,8 +112,8 @@ def _hints(nodes: Iterable[Node]) -> Iterator[Any]:
 
 def _samples(item: Widened) -> Iterator[Any]:
     """Values that may satisfy a constraint; the closest to what was written come first."""
-    operators = item.operators
-    if not operators and item.constraint is not None:
+    operators = item.constraint.operators
+    if not operators:
         yield from _PLAIN[item.constraint.kind]
     for name, operand in operators.items():
         if name == "one_of":
@@ -171,9 +140,7 @@ def _spelled_out(pattern: str) -> str:
     text = re.sub(r"\[\\?(.)[^]]*\]", r"\1", text)
     text = re.sub(r"\\(.)", lambda found: {"d": "0", "w": "a"}.get(found[1], found[1]), text)
     text = re.sub(
-        r"(.)\{([0-9]{1,2})(?:,[0-9]*)?\}",
-        lambda found: found[1] * int(found[2]),
-        text[: limits.GRANT_WORD_CHARS],
+        r"(.)\{([0-9]{1,2})(?:,[0-9]*)?\}", lambda found: found[1] * int(found[2]), text[: limits.GRANT_WORD_CHARS]
     )
     return re.sub(r"[*+?^$]", "", text)
 
@@ -213,10 +180,10 @@ def _refuse_unsaid(schema: Node, tree: Mapping[str, Any], absent: Sequence[str])
         objects += [((*path, name), value) for name, value in object_.items() if isinstance(value, dict)]
     for name in absent:
         if name in there:
-            raise _mismatch(f"{name}: cannot be there and not be there; name it once")
+            raise _mismatch(f"{name}: is declared absent and has a rule; choose one")
     left = [name for name in unsaid if name not in absent]
     if left:
-        raise _mismatch(f"{', '.join(left[:8])}: nothing is said of it; say it with --where, --any or --absent")
+        raise _mismatch(f"{', '.join(left[:8])}: has no rule; give it one with --where, --any or --absent")
 
 
 def _at(schema: Node, path: Sequence[str]) -> list[Node]:
@@ -273,10 +240,7 @@ def _types(schema: Node, nodes: Sequence[Node]) -> frozenset[str]:
         said = node.get("type")
         found |= {name for name in (said if isinstance(said, list) else [said]) if isinstance(name, str)}
         listed = node.get("enum")
-        for value in (
-            *(listed if isinstance(listed, list) else ()),
-            *([node["const"]] if "const" in node else ()),
-        ):
+        for value in (*(listed if isinstance(listed, list) else ()), *([node["const"]] if "const" in node else ())):
             found.add(kind_of(value) or "null")
     return frozenset(found - {"null"})
 

@@ -1,7 +1,7 @@
-"""What a widened value of a grant may be: its type, and one or two of the contract operators.
+"""What a widened value of a grant may be: its type, and an operator of contracts (``gte`` and ``lte`` together).
 
-Invariant: a text matched by an operator is one plain word in NFC, without ``%``, ``\\``, ``..``, ``//`` or a
-leading dash; a number is between two bounds; ``*`` never matches ``/``. A value that an operator cannot judge
+Invariant: a text that an operator accepts is one plain word in NFC, without ``%``, ``\\``, ``..``, ``//`` or a
+leading dash; a number is between two bounds; a pattern matches the whole text. A value that an operator cannot judge
 is refused. A constraint without operators accepts every clear value of its type; only a tool's argument may
 have one (widened.py).
 """
@@ -13,7 +13,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeGuard
 
@@ -27,20 +27,23 @@ from threegate.request.strict_texts import OPERATORS, BadOperand, all_clear
 Kind = Literal["string", "integer", "number", "boolean"]
 
 _KINDS: Final[Mapping[Kind, type]] = {"string": str, "integer": int, "number": float, "boolean": bool}
-_NAMED: Final = ("starts_with", "ends_with", "glob", "under", "host_in", "email_domain_in")
-"""Operators on texts that are written with their names."""
-_LISTED: Final = ("host_in", "email_domain_in")
+_RANGE: Final = frozenset({"gte", "lte"})
+_WORDS: Final[Mapping[str, str]] = {
+    "equals": "is {}",
+    "one_of": "is one of {}",
+    "regex": "matches {} from end to end",
+    "starts_with": "begins with {}",
+    "ends_with": "ends with {}",
+    "glob": "has the form {}",
+    "under": "is the path {} or below it",
+    "host_in": "is one of the hosts {}",
+    "email_domain_in": "is an e-mail address at one of {}",
+}
+"""The operators that stand alone in a constraint, with the words that show each to a person."""
+_LISTED: Final = ("one_of", "host_in", "email_domain_in")
 """Those of them whose operand is a list."""
-_SHAPES: Final[tuple[set[str], ...]] = (
-    set(),
-    {"like"},
-    {"regex"},
-    {"one_of"},
-    {"gte", "lte"},
-    {"equals"},
-    *({name} for name in _NAMED),
-)
-"""The allowed combinations of operators: exactly one of these sets."""
+_WRITTEN: Final = re.compile(rf"(any|gte|{'|'.join(_WORDS)})(?:\s+(.*))?", re.DOTALL)
+_BOUNDS: Final = re.compile(r"(\S+)\s+lte\s+(\S+)")
 _BARRED: Final = ("%", "\\", "..", "//")
 _PROBE: Final = "q#7é_Z"
 """A constraint that accepts this word accepts any: it constrains nothing."""
@@ -49,9 +52,6 @@ _MADE_OF: Final = "".join(sorted(set(map(chr, range(33, 127))) - set("%\\-./")))
 _MADE_LENGTHS: Final = (*range(4, 41), 48, 50, 60, 64, 80, 100, 128, 150, 200)
 _MARKS: Final = tuple("!\"#$&'(*)+,:;<=>?@[]^_`{|}~"[start::3] for start in range(3))
 """The marks of ASCII in three parts: who takes all of one, whatever it leaves out, takes any text."""
-_WRITTEN: Final = re.compile(rf"\s*([=~]|(?:{'|'.join(_NAMED)})\b|any\b)\s*(.*?)\s*", re.DOTALL)
-RANGE: Final = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?) ?(KiB|MiB)?\s*\.\.\s*(-?[0-9]+(?:\.[0-9]+)?) ?(KiB|MiB)?")
-_UNITS: Final = {"": 1, "KiB": limits.KIB, "MiB": limits.MIB}
 
 
 def kind_of(value: object) -> Kind | None:
@@ -85,44 +85,42 @@ class Constraint:
     @classmethod
     def of(cls, kind: object, operators: Mapping[str, Any]) -> Constraint:
         """Raises MalformedError for an invalid constraint, or one that would accept anything."""
-        if not _is_kind(kind) or operators.keys() not in _SHAPES:
-            raise MalformedError("has a constraint of a type or with operators that there are not")
+        alone = len(operators) == 1 and operators.keys() <= _WORDS.keys()
+        if not _is_kind(kind) or not (not operators or alone or operators.keys() == _RANGE):
+            raise MalformedError("has a constraint with an unknown type or operator")
         made = cls(kind, operators, tuple(_test(kind, name, operand) for name, operand in operators.items()))
         if operators and (made.takes(_PROBE) or made._takes_marks()):
             raise MalformedError("has a constraint that takes any text; name what stays the same")
         return made
 
     @classmethod
-    def read(cls, kind: Kind, text: str) -> Constraint:
-        """Read ``= glob``, ``= ["a", "b"]``, ``= 1..100``, ``~ pattern``, ``under /srv``, as an operator writes it.
-        Raises MalformedError.
+    def read(cls, text: str, kinds: Sequence[Kind] = ()) -> Constraint:
+        """Read an operator and its operand: ``glob acme/*``, ``one_of ["a", "b"]``, ``gte 1 lte 100``, ``any``.
+
+        `kinds` are the types that the value may have, if that is known. Raises MalformedError.
         """
-        match = _WRITTEN.fullmatch(text)
+        match = _WRITTEN.fullmatch(text.strip())
         if match is None:
-            raise MalformedError("has a constraint without = or ~")
-        sign, rest = match.groups()
-        if sign == "any":
-            return cls.of(kind, {})
-        if sign == "~":
-            return cls.of(kind, {"regex": rest})
-        values = read_list(rest) if rest.startswith("[") else None
-        if sign != "=":
-            plain = [rest] if sign in _LISTED else rest
-            return cls.of(kind, {sign: plain if values is None else values})
-        if values is not None:
-            return cls.of(kind, {"one_of": values})
-        if kind == "string":
-            return cls.of(kind, {"like": rest})
-        if kind == "boolean":
-            return cls.of(kind, {"equals": {"true": True, "false": False}.get(rest)})
-        found = RANGE.fullmatch(rest)
-        if found is None:
-            raise MalformedError("has no range of numbers; write 1..100")
-        try:
-            low, high = (_bound(kind, found[at], found[at + 1]) for at in (1, 3))
-        except ValueError:
-            raise MalformedError("has a fraction where a whole number stands") from None
-        return cls.of(kind, {"gte": low, "lte": high})
+            raise MalformedError(f"has no operator; write one of any, gte with lte, {', '.join(_WORDS)}")
+        name, rest = match[1], match[2] or ""
+        if name == "any":
+            few = [kind for kind in kinds if kind != "integer" or "number" not in kinds]
+            if len(few) != 1:
+                raise MalformedError("has a value of unknown type; say what it may be")
+            return cls.of(few[0], {})
+        if name == "gte":
+            bounds = _BOUNDS.fullmatch(rest)
+            if bounds is None:
+                raise MalformedError("has no two bounds; write: gte 1 lte 100")
+            low, high = map(_plain, bounds.groups())
+            return cls.of(_kind([low, high], kinds), {"gte": low, "lte": high})
+        if name in _LISTED or (name == "under" and rest.startswith("[")):
+            values = read_list(rest) if name == "one_of" or rest.startswith("[") else [rest]
+            return cls.of(_kind(values, kinds), {name: values})
+        value = _plain(rest) if name == "equals" else rest
+        if name == "equals" and "string" in kinds and kind_of(value) not in kinds:
+            value = rest  # of a text, `equals 5` means the text 5
+        return cls.of(_kind([value], kinds), {name: value})
 
     def takes(self, value: object) -> bool:
         """Whether the grant's constraint allows a value."""
@@ -147,18 +145,18 @@ class Constraint:
         return any(self.takes((word * length)[:length]) for word in words for length in _MADE_LENGTHS)
 
     def __str__(self) -> str:
-        """In the form that `read` parses."""
+        """In words, for the person who signs."""
         operators = self.operators
         if not operators:
-            return f"any {self.kind}"
-        if "gte" in operators:
-            return f"= {operators['gte']}..{operators['lte']}"
+            return f"is any {self.kind}"
+        if operators.keys() == _RANGE:
+            return f"is from {operators['gte']} to {operators['lte']}"
         ((name, operand),) = operators.items()
         said = operand if isinstance(operand, str) else json.dumps(operand, ensure_ascii=False)
-        return f"{_SIGNS.get(name, name)} {said}"
+        return _WORDS[name].format(said)
 
 
-_CHOOSING: Final = frozenset({"like", "regex", "glob", "starts_with", "ends_with"})
+_CHOOSING: Final = frozenset({"regex", "glob", "starts_with", "ends_with"})
 """The operators that may leave a whole text open."""
 
 
@@ -177,9 +175,6 @@ def _takes_chosen(name: str, operand: str) -> bool:
     return False
 
 
-_SIGNS: Final = {"regex": "~", "like": "=", "one_of": "=", "equals": "="}
-
-
 def read_list(text: str) -> list[Any]:
     """A JSON list written by an operator. Raises MalformedError."""
     try:
@@ -187,63 +182,68 @@ def read_list(text: str) -> list[Any]:
     except (ValueError, RecursionError):
         values = None
     if not isinstance(values, list):
-        raise MalformedError('has a list that is no JSON; write ["a", "b"]')
+        raise MalformedError('has a list that is not JSON; write ["a", "b"]')
     return values
 
 
-def _bound(kind: Kind, digits: str, unit: str | None) -> int | float:
-    """A bound in its canonical form. Raises ValueError for a fractional integer."""
-    value = float(digits) if kind == "number" else int(digits)
-    return (int(value) if value == int(value) else value) * _UNITS[unit or ""]
+def _plain(text: str) -> Any:
+    """A number, true, false or a text in quotes as JSON has it; anything else is a text as it is written."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return text if kind_of(value) is None else value
+
+
+def _kind(values: Sequence[Any], kinds: Sequence[Kind]) -> Kind:
+    """The type that operands are of, and the value may have. Raises MalformedError."""
+    found = {kind_of(value) for value in values}
+    kind = found.pop() if len(found) == 1 else "number" if found == {"integer", "number"} else None
+    if kind == "integer" and "number" in kinds:
+        kind = "number"  # 2 is also how JSON writes the number 2.0
+    if kind is None:
+        raise MalformedError("has a list that is empty, or has values of several types")
+    if kinds and kind not in kinds:
+        raise MalformedError(f"has a constraint for the type {kind}, but the value's type is {' or '.join(kinds)}")
+    return kind
 
 
 def _is_kind(value: object) -> TypeGuard[Kind]:
     return isinstance(value, str) and value in _KINDS
 
 
-def _fits(kind: Kind, value: object) -> bool:
-    """Whether an operand is of the type. The canonical rendering of the number 1.0 is 1, so that is a number as
-    well.
-    """
-    return type(value) is _KINDS[kind] or (kind == "number" and type(value) is int)
-
-
 def _test(kind: Kind, name: str, operand: Any) -> Test:
-    if name == "one_of":
-        most = limits.GRANT_CHOICES
-        if kind == "boolean" or not isinstance(operand, list) or not 1 <= len(operand) <= most:
-            raise MalformedError(f"has a list of other than 1 to {most} values")
-        for item in operand:
-            if not _fits(kind, item) or (kind == "string" and not is_plain_word(item)):
-                raise MalformedError("has a list with a value that no constraint takes")
-        return OPERATORS["one_of"](operand)
-    if name == "equals":
-        if kind != "boolean" or type(operand) is not bool:
-            raise MalformedError("has a value of yes or no that is neither true nor false")
-        return OPERATORS["equals"](operand)
-    if name in ("gte", "lte"):
-        if kind not in ("integer", "number") or not _fits(kind, operand) or abs(operand) > INTEGER_MAX:
-            raise MalformedError("has a bound that is no number of the value's type")
-        return OPERATORS[name](operand)
-    many = isinstance(operand, list) and (name in _LISTED or name == "under")
-    texts = operand if many else [operand]
-    if kind != "string" or not 1 <= len(texts) <= limits.GRANT_CHOICES or (name in _LISTED and not many):
-        raise MalformedError("has a pattern that is no short text, or for what is none")
-    if not all(isinstance(item, str) and len(item) <= limits.GRANT_WORD_CHARS for item in texts):
-        raise MalformedError("has a pattern that is no short text, or for what is none")
+    """The contracts' test for an operand that a value of the type could fulfil. Raises MalformedError."""
+    operands = operand if isinstance(operand, list) and (name in _LISTED or name == "under") else [operand]
+    if not 1 <= len(operands) <= limits.GRANT_CHOICES:
+        raise MalformedError(f"has a list of other than 1 to {limits.GRANT_CHOICES} values")
+    if name in ("equals", "one_of", "gte", "lte"):
+        if (name in _RANGE and kind not in ("integer", "number")) or (name == "one_of" and kind == "boolean"):
+            raise MalformedError(f"has {name} for a {kind}; write equals")
+        if (name == "one_of" and operands is not operand) or not all(_fits(kind, item) for item in operands):
+            raise MalformedError("has a bound or a choice that no value of its type fulfils")
+    elif kind != "string" or (name in _LISTED and operands is not operand):
+        raise MalformedError("has an operator for texts with another type, or without its list")
+    elif not all(isinstance(item, str) and len(item) <= limits.GRANT_WORD_CHARS for item in operands):
+        raise MalformedError(f"has a pattern that is not a string of at most {limits.GRANT_WORD_CHARS} characters")
     try:
-        if name in _NAMED:
-            return OPERATORS[name](operand)
-        return _whole(operand if name == "regex" else _from_glob(operand))
+        return _whole(operand) if name == "regex" else OPERATORS[name](operand)
     except (BadPattern, BadOperand) as error:
         raise MalformedError(f"has {error}") from None
 
 
-def _from_glob(text: str) -> str:
-    """Every character matches itself, except that ``*`` matches one or more characters other than ``/``."""
-    return "[^/]+".join(re.escape(part) for part in text.split("*"))
+def _fits(kind: Kind, value: object) -> bool:
+    """Whether an operand is a value that a constraint of the type may take. The canonical rendering of the number 1.0
+    is 1, so that is a number as well.
+    """
+    if type(value) is not _KINDS[kind] and not (kind == "number" and type(value) is int):
+        return False
+    if isinstance(value, str):
+        return is_plain_word(value)
+    return isinstance(value, int | float) and abs(value) <= INTEGER_MAX
 
 
 def _whole(pattern: str) -> Test:
+    """Contracts search a pattern; what a grant leaves open must match it from end to end."""
     match = compile_pattern(pattern, whole=True)
     return lambda value: match(value) is not None

@@ -32,9 +32,7 @@ from threegate.plugins.grants.widened import Widened
 from threegate.request.job import Job
 from threegate.review.countersign import read_waiting, review_waiting
 from threegate.review.review_sections import review_sections
-from threegate.review.reviewed_draft import (
-    refuse_bad_clock,
-)
+from threegate.review.reviewed_draft import refuse_bad_clock
 from threegate.review.show import show_request
 from threegate.trail import moves, payloads
 from threegate.trail.payloads.payload import Owner
@@ -43,14 +41,7 @@ _MODE = 0o600
 
 
 def new_grant(
-    context: Context,
-    request_id: str,
-    *,
-    widened: Sequence[Widened],
-    max_uses: int,
-    seconds: int,
-    name: str,
-    key: Path,
+    context: Context, request_id: str, *, widened: Sequence[Widened], max_uses: int, seconds: int, name: str, key: Path
 ) -> Grant:
     """Sign a grant made from a finished request. Raises Refused, InvalidInput, TrailError, Unavailable."""
     approved = finished_request(context, request_id)

@@ -24,11 +24,8 @@ from threegate.plugins.grants.widened import OpenJob, Widened, open_job
 from threegate.request.job import Job
 from threegate.trail.payloads.payload import Owner, owner_fields
 
-GRANT_TYPE: Final = "threegate-grant/2"
-FIRST_GRANT_TYPE: Final = "threegate-grant/1"
-"""Version 1, which left only the content of inputs open. It is still valid; no new one is made."""
+GRANT_TYPE: Final = "threegate-grant/1"
 _KEYS: Final = {"from", "pattern", "widened", "owner_uid", "policy_sha256", "max_uses", "expires_utc"}
-_FIRST_KEYS: Final = _KEYS - {"widened"} | {"free_inputs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +62,15 @@ class Grant:
         is kept.
         """
         signed = SignedBytes.parse(data)
-        act = Act.parse(signed.statement, GRANT_TYPE, FIRST_GRANT_TYPE)
-        about, first = act.about, act.type == FIRST_GRANT_TYPE
-        keys = _FIRST_KEYS if first else _KEYS
+        act = Act.parse(signed.statement, GRANT_TYPE)
+        about = act.about
         owner = about.get("run", about.get("owner_uid"))
-        if about.keys() not in (keys, keys - {"owner_uid"} | {"run"}):
+        if about.keys() not in (_KEYS, _KEYS - {"owner_uid"} | {"run"}):
             raise MalformedError("has not exactly the terms of a grant")
-        pattern, expires = about["pattern"], about["expires_utc"]
-        listed = about["free_inputs" if first else "widened"]
-        if not isinstance(pattern, dict) or not isinstance(listed, list) or not isinstance(expires, str):
+        pattern, widened, expires = about["pattern"], about["widened"], about["expires_utc"]
+        if not isinstance(pattern, dict) or not isinstance(widened, list):
             raise MalformedError("has a term of a wrong type")
-        names = listed if first else []
-        if not all(isinstance(name, str) for name in (*names, about["from"], about["policy_sha256"])):
+        if not all(isinstance(text, str) for text in (expires, about["from"], about["policy_sha256"])):
             raise MalformedError("has a term of a wrong type")
         if type(owner) is not (str if "run" in about else int) or type(uses := about["max_uses"]) is not int:
             raise MalformedError("has a term of a wrong type")
@@ -87,7 +81,7 @@ class Grant:
             act=act,
             from_request=about["from"],
             pattern=pattern,
-            widened=tuple(Widened(f"inputs.{item}", None) if first else Widened.parse(item) for item in listed),
+            widened=tuple(map(Widened.parse, widened)),
             owner=owner,
             policy_sha256=about["policy_sha256"],
             max_uses=uses,
@@ -99,8 +93,7 @@ def is_grant(data: bytes) -> bool:
     """Whether a signature file claims to be a grant and not an approval; this only decides which checks are
     made.
     """
-    statement = data.partition(b"\n")[0]
-    return any(f'"type":"{kind}"'.encode() in statement for kind in (GRANT_TYPE, FIRST_GRANT_TYPE))
+    return f'"type":"{GRANT_TYPE}"'.encode() in data.partition(b"\n")[0]
 
 
 def opened(job: Job, widened: Sequence[Widened]) -> OpenJob:
@@ -111,7 +104,7 @@ def opened(job: Job, widened: Sequence[Widened]) -> OpenJob:
         raise Refused("grant_mismatch", f"a grant never covers {job.action.never_granted}; approve it by hand")
     if job.action.sends_out:
         for item in widened:
-            if item.constraint is not None and item.constraint.is_free_text:
+            if item.constraint.is_free_text:
                 raise Refused(
                     "grant_mismatch",
                     f"{item.part}: the server has network, so a text that may be anything could carry anything out; "

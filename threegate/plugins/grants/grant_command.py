@@ -40,9 +40,9 @@ def new(
         list[str] | None,
         typer.Option(
             "--widen",
-            metavar="'PART = …'",
+            metavar="'PART OPERATOR …'",
             help="A part that may differ, and by how much: inputs.NAME (its size), vars.NAME, argv.N, outputs.N, "
-            'limits.time_sec, limits.memory_mb; = 1..100, = reports/*.csv, = ["a", "b"] or ~ PATTERN.',
+            'limits.time_sec, limits.memory_mb; gte 1 lte 100, glob reports/*.csv, one_of ["a", "b"], regex PATTERN.',
         ),
     ] = None,
     name: NameOption = "",
@@ -54,7 +54,7 @@ def new(
 
     Everything that you do not widen stays the same, byte for byte.
 
-    Example: threegate grant new TR-20261122-101500Z-report --widen 'vars.year ~ 20[0-9]{2}' --max-uses 30 --expires 30d
+    Example: threegate grant new TR-20261122-101500Z-a --widen 'vars.year regex 20[0-9]{2}' --max-uses 9 --expires 30d
     """
     from threegate.approval.shown.escaped_lines import field, render_sections
     from threegate.plugins.grants.giving import finished_request, grant_sections, new_grant
@@ -100,9 +100,9 @@ def tool(
         list[str] | None,
         typer.Option(
             "--where",
-            metavar="'ARG = …'",
-            help='What an argument may be: = acme/*, = 1..100, = true, = ["a", "b"], ~ PATTERN, or a contract\'s operator: '  # noqa: E501
-            "under /srv/notes, starts_with, ends_with, glob, host_in, email_domain_in. Below others: a.b, list.0.",
+            metavar="'ARG OPERATOR …'",
+            help='What an argument may be: glob acme/*, gte 1 lte 100, equals true, one_of ["a", "b"], regex PATTERN, '
+            "under /srv/notes, starts_with, ends_with, host_in, email_domain_in. Below others: a.b, list.0.",
         ),
     ] = None,
     any_of: Annotated[
@@ -133,7 +133,7 @@ def tool(
 
     Name the allowed values of each argument; every other call waits for you.
 
-    Example: threegate grant tool github get_issue --where 'repo = acme/*' --any number --max-uses 200 --expires 8h
+    Example: threegate grant tool github get_issue --where 'repo glob acme/*' --any number --max-uses 200 --expires 8h
     """
     from threegate.approval.shown.escaped_lines import field, render_sections
     from threegate.plugins.grants.tool_grants import calls_sections, grant_calls, look_at_calls

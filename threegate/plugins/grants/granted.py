@@ -75,7 +75,7 @@ def check_grant_terms(facts: LaunchFacts, grant: Grant) -> str:
         raise Refused("policy_changed", "settings, contracts, images or versions changed since the grant")
     refuse_write(facts.job, allowed=settings.allow_write)
     if grant.owner != facts.owner:
-        raise Refused("grant_mismatch", "the draft is of another owner than the grant is for")
+        raise Refused("grant_mismatch", "the draft has another owner than the grant names")
     needed: int = getattr(facts.quorum, facts.job.effective_risk)
     if needed > 1:
         raise Refused("quorum_missing", f"{needed} operators must sign this; a grant has one")
@@ -88,7 +88,7 @@ def check_grant_time(facts: LaunchFacts, grant: Grant) -> str:
     ahead = timedelta(seconds=limits.APPROVED_AHEAD_SECONDS)
     promoted = _promoted_utc(facts, grant)
     if given > facts.now + ahead or promoted > facts.now + ahead or promoted < given:
-        raise Refused("not_yet_valid", "the grant, or the promotion under it, lies ahead")
+        raise Refused("not_yet_valid", "the grant, or the promotion under it, is dated in the future")
     if promoted < facts.request.created_utc:
         raise Refused("not_yet_valid", "promoted before it was created")
     if facts.now >= grant.expires_utc or facts.now >= promoted + timedelta(seconds=facts.ttl_sec):

@@ -56,7 +56,7 @@ def near_calls(job: Job, widened: Sequence[Widened], absent: Sequence[str]) -> l
     values = [
         (f"{_name(example.widened)} is another", with_value(job, example.widened.part, example.waits))
         for example in examples(job, widened)
-        if example.widened.operators
+        if example.widened.constraint.operators
     ]
     names = [name for name in absent if "." not in name and name not in arguments]
     more = [(f"{name} is there", with_arguments(job, {**arguments, name: "x"})) for name in (*names, "more")]
@@ -80,7 +80,7 @@ _FAR = ("../x", 0)
 
 def _close(value: Any, widened: Widened) -> Iterator[Any]:
     """Values close to one, and to the limits of what is allowed: the closest first."""
-    operators = widened.operators
+    operators = widened.constraint.operators
     if isinstance(value, bool):
         yield not value
         return

@@ -101,22 +101,14 @@ def calls_sections(calls: GrantedCalls) -> list[Section]:
         Fact("effect", "read, as its contract says" if reads else "MAY WRITE (grants.allow_write is on)"),
     ]
     if calls.manifest.stateful:
-        items.append(
-            Fact(
-                "STATEFUL",
-                "each of these calls runs whatever was called before it, and no card shows that",
-            )
-        )
+        items.append(Fact("STATEFUL", "each of these calls runs whatever was called before it, and no card shows that"))
     items += [Field("argument", str(item).removeprefix(ARGUMENTS)) for item in rules.widened]
     items += [Field("not there", name) for name in rules.absent]
     if not rules.widened:
         items.append(Note("without arguments"))
     items.append(Note("names, types and lengths of lists are these at every depth; any other call waits for you"))
     near = near_calls(calls.job, rules.widened, rules.absent)
-    for label, why, job in (
-        ("would run", "", calls.job),
-        *(("would wait", f" ({why})", job) for why, job in near),
-    ):
+    for label, why, job in (("would run", "", calls.job), *(("would wait", f" ({why})", job) for why, job in near)):
         called = "".join(item.text for item in job.action.texts())
         items.append(Field(label, f"{called}{why}"))
     return [

@@ -19,7 +19,7 @@ from typing import Any, Final
 from threegate.approval.ssh_wire import MalformedError
 from threegate.core import canonical, limits
 from threegate.core.errors import Refused
-from threegate.plugins.grants.constraint import Constraint, Kind, kind_of
+from threegate.plugins.grants.constraint import Constraint, kind_of
 from threegate.request.backend import BACKENDS
 from threegate.request.command.data_tools import tool_of
 from threegate.request.command.pinned_script import script_word
@@ -29,7 +29,6 @@ _LIMITS: Final = ("time_sec", "memory_mb")
 _WORD: Final = re.compile(r"[A-Za-z0-9._,:=@+/-]+")
 """An argument that may be open: a name, path, number or date, which no data tool interprets as a program."""
 _PART: Final = re.compile(r"[A-Za-z0-9._-]+")
-_WRITTEN_NAMED: Final = re.compile(r"(\S+)\s+((?:[a-z]+_[a-z_]+|glob|under|any)\b.*)", re.DOTALL)
 ARGUMENTS: Final = "arguments."
 """The prefix of the parts of a tool's arguments."""
 _EXPRESSIONS: Final = ("jq", "tar")
@@ -40,10 +39,10 @@ _BLANK: Final = re.compile(r"[ \t\r\n]*")
 
 @dataclass(frozen=True, slots=True)
 class Widened:
-    """One part of a Job and its constraint, which is None for content in a grant of version 1: any."""
+    """One part of a Job and its constraint."""
 
     part: str
-    constraint: Constraint | None
+    constraint: Constraint
 
     @classmethod
     def parse(cls, value: object) -> Widened:
@@ -62,25 +61,17 @@ class Widened:
 
     def to_json(self) -> dict[str, Any]:
         """In the form of a grant's terms."""
-        kind = self.constraint.kind if self.constraint else None
-        return {"part": self.part, "type": kind, **self.operators}
-
-    @property
-    def operators(self) -> Mapping[str, Any]:
-        """The operators of its constraint."""
-        return self.constraint.operators if self.constraint else {}
+        return {"part": self.part, "type": self.constraint.kind, **self.constraint.operators}
 
     def takes(self, value: object) -> bool:
         """Whether a value of the part is allowed."""
-        if self.constraint is None:
-            return True
         if self.constraint.kind == "number" and type(value) is int and self.part.startswith(ARGUMENTS):
             # The canonical rendering of the number 5.0 is 5, which is parsed as an integer.
             return abs(value) <= canonical.INTEGER_MAX and self.constraint.takes(float(value))
         return self.constraint.takes(value)
 
     def __str__(self) -> str:
-        return f"{self.part} {self.constraint or '= anything'}"
+        return f"{self.part} {self.constraint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +83,13 @@ class OpenJob:
 
 
 def read_widened(job: Job, texts: Sequence[str]) -> tuple[Widened, ...]:
-    """Read ``PART = …``, ``PART ~ …``, ``PART under …``, by the types that the job's own values have. Raises
-    Refused.
-    """
+    """Read ``PART OPERATOR OPERAND``, by the types that the job's own values have. Raises Refused."""
     named = split_written(texts)
     values = open_job(job, tuple(named)).values
     try:
         return tuple(
-            Widened.of(part, Constraint.read(_kind(values[part]), text)) for part, text in sorted(named.items())
+            Widened.of(part, Constraint.read(text, [kind for kind in (kind_of(values[part]),) if kind]))
+            for part, text in sorted(named.items())
         )
     except MalformedError as error:
         raise _mismatch(f"what you widen {error}") from None
@@ -109,18 +99,11 @@ def split_written(texts: Sequence[str]) -> dict[str, str]:
     """What was written for each part. Raises Refused for one that is named twice."""
     named: dict[str, str] = {}
     for text in texts:
-        part, rest = _split(text)
+        part, _, rest = text.strip().partition(" ")
         if part in named:
             raise _mismatch(f"{part}: widened twice; write one constraint")
         named[part] = rest
     return named
-
-
-def _split(text: str) -> tuple[str, str]:
-    if (match := _WRITTEN_NAMED.fullmatch(text)) is not None:
-        return match[1], match[2]
-    at = next((at for at, character in enumerate(text) if character in "=~"), len(text))
-    return text[:at].strip(), text[at:]
 
 
 def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
@@ -311,12 +294,6 @@ def _index(name: str, items: Sequence[Any], part: str) -> int:
     if not re.fullmatch(r"0|[1-9][0-9]{0,3}", name) or int(name) >= len(items):
         raise _mismatch(f"{part}: the request has no such word; they count from 0")
     return int(name)
-
-
-def _kind(value: Any) -> Kind:
-    kind = kind_of(value)
-    assert kind is not None, "open_job gives plain values alone"
-    return kind
 
 
 def _parts_there_are(job: Job) -> str:

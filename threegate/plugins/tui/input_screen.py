@@ -45,7 +45,7 @@ class InputScreen(Screen[None]):
         return ((item.name, page) for item, copy in self._inputs for page in pages(item, copy))
 
     def compose(self) -> ComposeResult:
-        """A bar of ours on top, the lines, our messages, the keys."""
+        """A bar on top, the lines, our messages, the keys."""
         yield Static(id="bar", classes="bar", markup=False)
         yield Lines(id="lines")
         yield Static(id="say", classes="say", markup=False)

@@ -18,13 +18,7 @@ from threegate.request.model import Delivery
 from threegate.review.countersign import open_waiting
 from threegate.review.request_view import RequestView, view_request, view_sections
 from threegate.review.review_sections import review_sections
-from threegate.review.reviewed_draft import (
-    Draft,
-    InvalidDraft,
-    ReviewedDraft,
-    open_reviewed_draft,
-    read_draft,
-)
+from threegate.review.reviewed_draft import Draft, InvalidDraft, ReviewedDraft, open_reviewed_draft, read_draft
 from threegate.review.screen import render_invalid, render_reviewed_draft
 from threegate.review.status import RequestEntry, is_draft_folder
 

@@ -118,13 +118,7 @@ class OperatorApp(App[None]):
     """
 
     def __init__(
-        self,
-        workspace: Workspace,
-        *,
-        undecided: bool,
-        name: str = "",
-        key: Path | None = None,
-        ended: int = 20,
+        self, workspace: Workspace, *, undecided: bool, name: str = "", key: Path | None = None, ended: int = 20
     ) -> None:
         """Determine who decides. Raises InvalidInput, TrailError."""
         super().__init__()
@@ -163,10 +157,7 @@ class OperatorApp(App[None]):
 
     def go(self) -> None:
         """Run until the operator quits. Raises TrailError, and internal errors unchanged."""
-        for name in (
-            "COLUMNS",
-            "LINES",
-        ):  # with a size the terminal does not have, cut lines would count as seen
+        for name in ("COLUMNS", "LINES"):  # with a size the terminal does not have, cut lines would count as seen
             os.environ.pop(name, None)
         self.run()
         if self.stopped is not None:
@@ -193,10 +184,7 @@ class OperatorApp(App[None]):
                 say(says, err=True)
                 try:
                     result.append(act())
-                except (
-                    ThreeGateError,
-                    OSError,
-                ) as error:  # the toolkit would not recover from an exception here
+                except (ThreeGateError, OSError) as error:  # the toolkit would not recover from an exception here
                     failed = error
         except SuspendNotSupported:
             raise Unavailable("ssh-keygen cannot ask on this terminal; use: threegate review --plain") from None
@@ -380,7 +368,7 @@ class RequestsScreen(Screen[None]):
         self.query_one("#place", Static).update(Text(text))
 
     def say(self, text: str) -> None:
-        """A line of ours below."""
+        """Show a message below the request."""
         self.query_one("#say", Static).update(Text(shown(text)))
 
     # ---- keys that only look
@@ -556,8 +544,7 @@ class RequestsScreen(Screen[None]):
         self._refuse_other_policy(opened.context)
         says = f"threegate: {approved.path.name} as {acting.name}; ssh-keygen may ask now"
         done = self.app.at_terminal(
-            says,
-            lambda: countersign(opened.context, approved, acting.name, acting.key, reading=self._reading()),
+            says, lambda: countersign(opened.context, approved, acting.name, acting.key, reading=self._reading())
         )
         missing = "waiting for another operator" if done.missing else "the quorum is met"
         return f"countersigned {approved.path.name}; {missing}{self._no_daemon()}"
@@ -602,13 +589,7 @@ class RequestsScreen(Screen[None]):
         if (placed := draft.placed) is not None:
             who = f"operator:{self.app.acting.name}" if self.app.acting else account()
             return self._reveal(opened, draft, placed, who, yes=False, reason=reason)
-        by = decide(
-            opened.context,
-            REJECT,
-            reject_about(draft, reason),
-            account=account(),
-            acting=self.app.acting,
-        )
+        by = decide(opened.context, REJECT, reject_about(draft, reason), account=account(), acting=self.app.acting)
         done = reject_draft(opened.context, draft, reason=reason, by=by, reading=self._reading())
         self.app.done.rejected.append(done.path)
         return f"rejected {done.path.name}"

@@ -17,15 +17,7 @@ from textual.widgets import DataTable, Input, Static
 from threegate.approval.shown.escaped_lines import LEAST_WIDTH, own, shown
 from threegate.core.workspace import Workspace
 from threegate.review.asked import AskedReader
-from threegate.review.status import (
-    NOTHING_HERE,
-    TITLES,
-    Line,
-    is_draft_folder,
-    line_rows,
-    status_lines,
-    worker_text,
-)
+from threegate.review.status import NOTHING_HERE, TITLES, Line, is_draft_folder, line_rows, status_lines, worker_text
 from threegate.runners.machine import worker_lines
 
 _Drawn = dict[str, tuple[str, ...]]
@@ -105,8 +97,7 @@ class RequestList(Vertical):
         more = [worker_text(item) for item in worker_lines(self._workspace) or []]
         if not self._lines:
             more = own(
-                "nothing is waiting for you; u shows everything" if self.undecided else NOTHING_HERE,
-                width=width,
+                "nothing is waiting for you; u shows everything" if self.undecided else NOTHING_HERE, width=width
             )
         self.query_one("#more", Static).update(Text("\n".join(shown(text) for text in more)))
 

@@ -73,7 +73,7 @@ class TextScreen(Screen[None]):
         self._title, self._lines = title, lines
 
     def compose(self) -> ComposeResult:
-        """A bar of ours, the lines, the keys."""
+        """A bar, the lines, the keys."""
         yield Static(Text(shown(self._title)), classes="bar", markup=False)
         yield Lines()
         yield Footer()

@@ -25,7 +25,7 @@ def test_what_waits_under_a_grant_runs_only_once_its_code_is_back(tmp_path: Path
     first = drop(place, "first", "2026-01")
     place.approve(first)
     place.once()
-    words = ["--widen", "vars.month ~ 2026-(0[1-9]|1[0-2])", "--max-uses", "2", "--expires", "1h", "--yes"]
+    words = ["--widen", "vars.month regex 2026-(0[1-9]|1[0-2])", "--max-uses", "2", "--expires", "1h", "--yes"]
     place.run("grant", "new", first.stem, *words, "--as", "operator", "--key", str(place.key), expect=0)
     used = drop(place, "used", "2026-02")
     place.once()

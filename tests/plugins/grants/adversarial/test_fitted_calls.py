@@ -205,7 +205,7 @@ def test_a_server_with_network_takes_no_free_text(tmp_path: Path, reach: dict[st
     tools = GrantingBench(tmp_path, **reach)
     with pytest.raises(Refused, match=r"arguments\.body: the server has network"):
         tools.give(by=ME)
-    tools.give(where=[*(w for w in ("repo = acme/*", "body = v*")), "number = 1..9"], any_of=(),
+    tools.give(where=[*(w for w in ("repo glob acme/*", "body glob v*")), "number gte 1 lte 9"], any_of=(),
                absent=("labels", "options", "token"), by=ME)  # fmt: skip
     (done,) = use_grants(tools.bench.context, [tools.draft({"repo": "acme/x", "body": "v1", "number": 3})])
     assert codes(tools, done.path) == []

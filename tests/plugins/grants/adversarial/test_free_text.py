@@ -14,38 +14,38 @@ from threegate.plugins.tools.action import JobServer
 NETWORK = JobServer("jail", ("/h",), ("a.com",), (), ())
 
 ANY_TEXT = [
-    r"~ [\x21-\x7e]+",
-    r"~ [!-~]{5,9}",
-    r"~ [!-~]{23}",
-    r"~ [^#]+",
-    r"~ [^#é]+",
-    r"~ [^/]+",
-    r"~ .{8}",
-    "= *",
+    r"regex [\x21-\x7e]+",
+    r"regex [!-~]{5,9}",
+    r"regex [!-~]{23}",
+    r"regex [^#]+",
+    r"regex [^#é]+",
+    r"regex [^/]+",
+    r"regex .{8}",
+    "glob *",
     "glob **",
 ]
 FREE_TEXT = [
-    r"~ [a-z]+",
-    r"~ \w+",
-    r"~ [0-9]+",
-    r"~ [0-9]{1,20}",
-    r"~ [0-9a-f]{40}",
-    r"~ [ab]+",
-    r"~ [A-Za-z0-9_-]{16,}",
-    r"~ [a-z]+(-[a-z]+)*",
-    r"~ (?i)[a-z0-9._-]+",
+    r"regex [a-z]+",
+    r"regex \w+",
+    r"regex [0-9]+",
+    r"regex [0-9]{1,20}",
+    r"regex [0-9a-f]{40}",
+    r"regex [ab]+",
+    r"regex [A-Za-z0-9_-]{16,}",
+    r"regex [a-z]+(-[a-z]+)*",
+    r"regex (?i)[a-z0-9._-]+",
 ]
 CONSTRAINED = [
-    r"~ [A-Z]{1,5}",
-    r"~ [0-9]{1,6}",
-    r"~ a+|b+",
-    r"~ v[0-9.]+",
-    "= issue-*",
+    r"regex [A-Z]{1,5}",
+    r"regex [0-9]{1,6}",
+    r"regex a+|b+",
+    r"regex v[0-9.]+",
+    "glob issue-*",
     "starts_with v",
     "ends_with .md",
     "glob src/**/*.py",
     "under /srv",
-    '= ["a", "b"]',
+    'one_of ["a", "b"]',
     "host_in a.com",
     "email_domain_in a.com",
 ]
@@ -54,7 +54,7 @@ CONSTRAINED = [
 @pytest.mark.parametrize("text", ANY_TEXT)
 def test_a_constraint_that_takes_any_text_is_none(text: str) -> None:
     with pytest.raises(MalformedError, match="takes any text"):
-        Constraint.read("string", text)
+        Constraint.read(text, ["string"])
 
 
 @pytest.mark.parametrize("text", FREE_TEXT)
@@ -68,11 +68,11 @@ def test_a_text_that_may_be_chosen_freely_goes_to_no_network(text: str) -> None:
 
 @pytest.mark.parametrize("text", CONSTRAINED)
 def test_a_text_with_something_given_is_not_free(text: str) -> None:
-    assert not Constraint.read("string", text).is_free_text
+    assert not Constraint.read(text, ["string"]).is_free_text
 
 
 def test_numbers_are_no_text() -> None:
-    assert not Constraint.read("integer", "= 1..9").is_free_text
+    assert not Constraint.read("gte 1 lte 9", ["integer"]).is_free_text
     assert not Constraint.of("boolean", {}).is_free_text and Constraint.of("string", {}).is_free_text
 
 

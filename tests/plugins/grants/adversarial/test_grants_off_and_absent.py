@@ -65,7 +65,7 @@ def daemon(bench: Bench) -> None:
 
 
 def give(bench: Bench, *, uses: int = 2, seconds: int = 3600) -> Grant:
-    widened = read_widened(finished_request(bench.context, "req-1").job, ["inputs.data.csv = 0..100"])
+    widened = read_widened(finished_request(bench.context, "req-1").job, ["inputs.data.csv gte 0 lte 100"])
     return new_grant(
         bench.context, "req-1", widened=widened, max_uses=uses, seconds=seconds, name="alice", key=bench.keys["alice"]
     )
@@ -236,7 +236,7 @@ def test_another_act_in_its_place_is_no_way_round(ran: Bench, switch: Switch) ->
     switch(False)
     for changed in (
         data.replace(b'"max_uses":2', b'"max_uses":9'),
-        data.replace(b"threegate-grant/2", b"threegate-kill/1"),
+        data.replace(b"threegate-grant/1", b"threegate-kill/1"),
     ):
         signature.write_bytes(changed)
         assert why(ran, path) == ["approval_not_judged"]

@@ -5,33 +5,24 @@ signed.
 from __future__ import annotations
 
 import json
-import os
-import secrets
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.support import threegate
-from threegate.approval.signature import sign_statement
-from threegate.approval.ssh_wire import NAMESPACE_ACT
-from threegate.approval.statement import Act, format_utc, render_signed
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.plugins.grants.giving import finished_request, new_grant
-from threegate.plugins.grants.grant import FIRST_GRANT_TYPE, Grant, opened
-from threegate.plugins.grants.grants_kinds import Granted
+from threegate.plugins.grants.grant import Grant
 from threegate.plugins.grants.promotion import use_grants
 from threegate.plugins.grants.standing_grants import list_grants
 from threegate.plugins.grants.widened import read_widened
 from threegate.review.countersign import verify_approval
-from threegate.trail import moves
 
 CODE = "print(month, most)"
 INPUTS = '{"month": "2026-11", "most": 20}'
-WIDE = ("vars.month ~ 2026-(0[1-9]|1[0-2])", "vars.most = 1..50")
+WIDE = ("vars.month regex 2026-(0[1-9]|1[0-2])", "vars.most gte 1 lte 50")
 
 
 def draft(bench: Bench, slug: str, inputs: str = INPUTS, **changes: str) -> Path:
@@ -116,30 +107,5 @@ def test_what_is_too_much_for_one_grant_is_not_signed(ran: Bench, monkeypatch: p
     many = json.dumps(["2026-11", *(f"{number:0200}" for number in range(49))])
     monkeypatch.setattr(limits, "SIGNATURE_FILE_BYTES", 8_000)
     with pytest.raises(Refused, match="too much to sign"):
-        give(ran, f"vars.month = {many}")
+        give(ran, f"vars.month one_of {many}")
     assert list_grants(ran.context.workspace, ran.context.trail) == []
-
-
-def test_a_grant_of_version_1_still_counts(ran: Bench) -> None:
-    approved = finished_request(ran.context, "first")
-    context, now = ran.context, datetime.now(UTC).replace(microsecond=0)
-    made = new_about(ran, opened(approved.job, []).pattern, now)
-    act = Act(FIRST_GRANT_TYPE, context.policy.settings.workspace.id, 1, "alice", now, secrets.token_hex(16), made)
-    data = render_signed(act.to_bytes(), sign_statement(act.to_bytes(), ran.keys["alice"], NAMESPACE_ACT))
-    grant = Grant.parse(data)
-    with context.trail.locked() as held:
-        moves.announce(held, Granted(grant=grant.id, max_uses=1), actor="operator:alice")
-    ran.workspace.grants.mkdir(0o700, exist_ok=True)
-    (ran.workspace.grants / f"{grant.id}.grant").write_bytes(data)
-    draft(ran, "other", '{"month": "2026-12", "most": 20}')
-    draft(ran, "same")
-    (done,) = use_grants(ran.context)
-    assert done.path.name.endswith("-same.md") and done.approval_sha256 == grant.id
-
-
-def new_about(bench: Bench, pattern: dict[str, Any], now: datetime) -> dict[str, Any]:
-    return {
-        "from": "first", "pattern": pattern, "free_inputs": [], "owner_uid": os.getuid(),
-        "policy_sha256": bench.context.policy.digest, "max_uses": 1,
-        "expires_utc": format_utc(now + timedelta(hours=1)),
-    }  # fmt: skip

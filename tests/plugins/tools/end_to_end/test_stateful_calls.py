@@ -171,7 +171,7 @@ def test_a_grant_that_says_so_lets_calls_through_whatever_was_called_before(tmp_
             "mind",
             "echo",
             "--where",
-            "text = n-*",
+            "text glob n-*",
             "--max-uses",
             "3",
             "--expires",
