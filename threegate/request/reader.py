@@ -39,8 +39,8 @@ from threegate.request.source import FrontMatter, Source, SourceRefused, read_ma
 if TYPE_CHECKING:
     from threegate.core.settings import RequestSettings
 
+# What Python thinks of a request's code while `ast.parse` reads it does not belong on our stderr.
 warnings.filterwarnings("ignore", module="<unknown>")
-"""What Python thinks of a request's code while `ast.parse` reads it is no message for our stderr."""
 
 STANDARD_INPUT = "-"
 _FIELDS = frozenset(item.name for item in fields(Request))
