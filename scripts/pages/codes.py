@@ -14,7 +14,7 @@ from threegate.contracts.reasons import REASONS
 from threegate.daemon.draft_findings import DRAFT_RULES
 from threegate.judgement.judge import WAITING_CODES
 from threegate.launch.results.model import ToolResult
-from threegate.request.rules import TYPES
+from threegate.request.gate_rules import TYPES
 from threegate.review.code_descriptions import (
     AANA,
     APPROVAL,

@@ -68,7 +68,7 @@ def test_files_are_the_owners_alone_and_links_are_not_followed(tmp_path: Path) -
 
 def test_a_short_salt_is_no_salt(tmp_path: Path) -> None:
     (tmp_path / "d.jsonl.salt").write_bytes(b"short")
-    with pytest.raises(OSError, match="is no salt of 32 bytes"):
+    with pytest.raises(OSError, match="not a salt of 32 bytes"):
         recorded(aana.DecisionLog(tmp_path / "d.jsonl"), EVENT)
     assert not (tmp_path / "d.jsonl").exists()
 

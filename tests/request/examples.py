@@ -6,9 +6,9 @@ import re
 from datetime import UTC, datetime
 
 from threegate.core.settings import RequestSettings
+from threegate.request.gate_rules import Rule
 from threegate.request.reader import read_request
 from threegate.request.report import Report
-from threegate.request.rules import Rule
 
 NOW = datetime(2026, 11, 22, 5, 30, tzinfo=UTC)
 SETTINGS = RequestSettings()
@@ -114,7 +114,7 @@ def plugin_of(example: str) -> str | None:
 
 
 def read_example(rule: Rule, example: str) -> Report:
-    """Read a good request with one example of a rule in it (see `threegate.request.rules.Where`)."""
+    """Read a good request with one example of a rule in it (see `threegate.request.gate_rules.Where`)."""
     if rule.where == "name":
         return read(era(), name=example)
     if rule.where == "file":

@@ -15,8 +15,8 @@ from tests.request.examples import era, monty, read
 from threegate.core import limits
 from threegate.request.code import check_code, check_vars
 from threegate.request.code_modules import MONTY_NAMES
+from threegate.request.gate_rules import RULES, TYPES
 from threegate.request.model import InputFile
-from threegate.request.rules import RULES, TYPES
 from threegate.request.typecheck import check_types, type_findings
 
 HOSTILE = {

@@ -13,7 +13,7 @@ from threegate.core import limits
 from threegate.core.settings import RequestSettings
 from threegate.request.command.programs import refusal, spellings
 from threegate.request.command.read_command import WARNINGS, ReadCommand, read_argv, read_command, starts_refused
-from threegate.request.rules import RULES
+from threegate.request.gate_rules import RULES
 
 PROGRAMS = frozenset(RequestSettings().programs)
 

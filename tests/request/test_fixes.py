@@ -19,9 +19,9 @@ from threegate.launch.results.verdict_schema import verdict_schema
 from threegate.request import fixes
 from threegate.request.fixes import MAKERS, propose_fixes
 from threegate.request.fixes.edit import apply_fixes
+from threegate.request.gate_rules import RULES
 from threegate.request.reader import read_request
 from threegate.request.report import Fix, Report
-from threegate.request.rules import RULES
 from threegate.request.schema import ReportFix
 
 FOUND = "b" * 64

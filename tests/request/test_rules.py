@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.request.examples import ids, plugin_of, read_example
-from threegate.request.rules import RULES, Rule
+from threegate.request.gate_rules import RULES, Rule
 from threegate.request.rules_page import example_lines, rules_page
 
 ACCEPTED = [(rule, example) for rule in RULES.values() for example in rule.accepted if not plugin_of(example)]

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from tests.request.examples import KEYS, era, monty, read, read_example
+from threegate.request.gate_rules import RULES
 from threegate.request.report import REPORT_SCHEMA
-from threegate.request.rules import RULES
 from threegate.request.schema import report_schema, request_schema
 from threegate.request.source import plain_value, read_mapping
 

@@ -155,9 +155,9 @@ def test_names_come_from_every_form_that_common_programs_write() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (header(size=b"-0000001000\0", kind=b"5") + END, "no octal number"),
-        (header(size=b"\x80" + bytes(3) + (1 << 62).to_bytes(8, "big")) + END, "no octal number"),
-        (header(size=b"\x80" + bytes(3) + (1 << 62).to_bytes(8, "big"), kind=b"L") + END, "no octal number"),
+        (header(size=b"-0000001000\0", kind=b"5") + END, "not an octal number"),
+        (header(size=b"\x80" + bytes(3) + (1 << 62).to_bytes(8, "big")) + END, "not an octal number"),
+        (header(size=b"\x80" + bytes(3) + (1 << 62).to_bytes(8, "big"), kind=b"L") + END, "not an octal number"),
         (header(size=b"77777777777\0", kind=b"L") + END, "cut off"),
         (header(size=b"00000001000\0", kind=b"5") + bytes(512) + END, "folder with a size"),
         (header(size=b"00000400000\0", kind=b"x") + bytes(1 << 17) + END, "more than 65536 bytes"),
@@ -168,7 +168,7 @@ def test_names_come_from_every_form_that_common_programs_write() -> None:
         (header(), "no end mark"),
         (pax(record(b"path=b")) + END, "without its entry"),
         (pax(record(b"path=b")) * 2 + header() + END, "two names"),
-        (pax(record(b"path=b"), record(b"path=c")) + header() + END, "stands twice"),
+        (pax(record(b"path=b"), record(b"path=c")) + header() + END, "duplicate attribute"),
         (pax(record(b"path=b"), kind=b"g") + header() + END, "names of others"),
         (pax(record(b"size=5000000000")) + header() + END, "change its size"),
         (pax(record(b"GNU.sparse.realsize=25165824")) + header() + END, "change its size"),

@@ -333,7 +333,7 @@ def unrecorded() -> dict[str, Any]:
 
 
 def malformed(event: Any, problems: list[EventProblem]) -> dict[str, Any]:
-    """The envelope for what is no well-formed event: refuse, score 0."""
+    """The envelope for what is not a well-formed event: refuse, score 0."""
     deviations = {code for code in _FORM_DEVIATIONS if any(f"({code})" in item["message"] for item in problems)}
     verdict = _Verdict(event, route=words.REFUSE, own_route=words.REFUSE, leaking=True)
     verdict.blockers, verdict.reasons = ["contract_normalization_failed"], ["event_is_not_well_formed"]

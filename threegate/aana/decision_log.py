@@ -126,7 +126,7 @@ class DecisionLog:
                 durable.deliver(path, secrets.token_bytes(_SALT_BYTES))
             self._salt = durable.read_regular(path, max_bytes=_SALT_BYTES)
             if len(self._salt) != _SALT_BYTES:
-                raise OSError(f"{path}: is no salt of {_SALT_BYTES} bytes; move it and its log away")
+                raise OSError(f"{path}: not a salt of {_SALT_BYTES} bytes; move it and its log away")
         return self._salt
 
 

@@ -48,7 +48,7 @@ def check_event(event: Any, mode: EvidenceMode) -> tuple[list[EventProblem], lis
     Lines and keys are complete only when there is no problem.
     """
     if not isinstance(event, dict):
-        return [_problem("", "the event is no JSON object")], [], []
+        return [_problem("", "the event is not a JSON object")], [], []
     lines: list[str] = []
     keys: list[str] = []
     if (oversize := _measure(event, lines, keys)) is not None:
@@ -61,13 +61,13 @@ def check_event(event: Any, mode: EvidenceMode) -> tuple[list[EventProblem], lis
     if "schema_version" in event and event["schema_version"] != words.CONTRACT_VERSION:
         problems.append(_problem("schema_version", f"is not {words.CONTRACT_VERSION} (D2)"))
     if "tool_name" in event and not (isinstance(event["tool_name"], str) and event["tool_name"]):
-        problems.append(_problem("tool_name", "is no non-empty string"))
+        problems.append(_problem("tool_name", "is not a non-empty string"))
     _check_values("", event, _ENUMERATIONS, (), problems)
     if not isinstance(event.get("proposed_arguments", {}), dict):
-        problems.append(_problem("proposed_arguments", "is no object"))
+        problems.append(_problem("proposed_arguments", "is not an object"))
     refs = event.get("evidence_refs", [])
     if not isinstance(refs, list):
-        problems.append(_problem("evidence_refs", "is no array"))
+        problems.append(_problem("evidence_refs", "is not an array"))
     else:
         for index, ref in enumerate(refs):
             _check_ref(ref, index, mode, problems)
@@ -96,7 +96,7 @@ def _measure(event: dict[Any, Any], lines: list[str], keys: list[str]) -> EventP
         for key in item:
             if named:
                 if not isinstance(key, str):
-                    return _problem("", "has a key that is no string")
+                    return _problem("", "has a key that is not a string")
                 value = item[key]
                 budget -= len(key)
                 if inside:
@@ -114,9 +114,9 @@ def _measure(event: dict[Any, Any], lines: list[str], keys: list[str]) -> EventP
                 stack.append((value, depth + 1, inside or (depth == 0 and key == "proposed_arguments")))
             elif isinstance(value, float):
                 if not math.isfinite(value):
-                    return _problem("", "has a number that is no JSON number")
+                    return _problem("", "has a number that JSON does not have")
             elif not (value is None or isinstance(value, int)):
-                return _problem("", "has a value that is no JSON value")
+                return _problem("", "has a value that JSON does not have")
             if budget < 0:
                 break
         if budget < 0:
@@ -133,7 +133,7 @@ def _check_ref(ref: Any, index: int, mode: EvidenceMode, problems: list[EventPro
         return
     path = f"evidence_refs.{index}"
     if not isinstance(ref, dict):
-        problems.append(_problem(path, "is no string and no object"))
+        problems.append(_problem(path, "is neither a string nor an object"))
         return
     if not _REF_FIELDS.issuperset(ref):
         problems += _unknown(path, ref, _REF_FIELDS)
@@ -146,10 +146,10 @@ def _check_ref(ref: Any, index: int, mode: EvidenceMode, problems: list[EventPro
     for field in ("supports", "contradicts"):
         value = ref.get(field, [])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            problems.append(_problem(f"{path}.{field}", "is no array of strings"))
+            problems.append(_problem(f"{path}.{field}", "is not an array of strings"))
     freshness, path = ref.get("freshness", {}), f"{path}.freshness"
     if not isinstance(freshness, dict):
-        problems.append(_problem(path, "is no object"))
+        problems.append(_problem(path, "is not an object"))
         return
     if not _FRESHNESS_FIELDS.issuperset(freshness):
         problems += _unknown(path, freshness, _FRESHNESS_FIELDS)
@@ -157,7 +157,7 @@ def _check_ref(ref: Any, index: int, mode: EvidenceMode, problems: list[EventPro
     for field in ("max_age_hours", "age_hours"):
         value = freshness.get(field, 0)
         if isinstance(value, bool) or not isinstance(value, int | float):
-            problems.append(_problem(f"{path}.{field}", "is no number"))
+            problems.append(_problem(f"{path}.{field}", "is not a number"))
 
 
 def _check_optional(event: dict[str, Any], problems: list[EventProblem]) -> None:
@@ -166,7 +166,7 @@ def _check_optional(event: dict[str, Any], problems: list[EventProblem]) -> None
         return
     subject = event["authorization_subject"]
     if not isinstance(subject, dict):
-        problems.append(_problem("authorization_subject", "is no object"))
+        problems.append(_problem("authorization_subject", "is not an object"))
         return
     problems += _unknown("authorization_subject", subject, frozenset({"subject_type", "subject_ref"}))
     _check_values("authorization_subject.", subject, _SUBJECTS, ("subject_ref",), problems)
@@ -206,7 +206,7 @@ def _check_values(
         problems.append(_problem(f"{prefix}{field}", message))
     for field in strings:
         if field in value and not isinstance(value[field], str):
-            problems.append(_problem(f"{prefix}{field}", "is no string"))
+            problems.append(_problem(f"{prefix}{field}", "is not a string"))
 
 
 def _unknown(path: str, value: Mapping[str, Any], known: frozenset[str]) -> list[EventProblem]:

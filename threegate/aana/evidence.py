@@ -405,7 +405,7 @@ def _clauses(text: str) -> list[list[str]]:
 
 
 def _read(clause: list[str], stems: tuple[str, ...]) -> tuple[bool, bool]:
-    """(a claim's word is denied, a claim's word stands there undenied). A question denies, as does "to confirm"."""
+    """(a claim's word is denied, a claim's word occurs undenied). A question denies, as does "to confirm"."""
     before = "?" in clause
     said = False
     for index, word in enumerate(clause):

@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False)
 def code_descriptions(code: str) -> list[tuple[str, str]]:
     """The kind and meaning of a code that is not a rule of gate 1; None for an unknown code."""
     from threegate.daemon.draft_findings import DRAFT_RULES
-    from threegate.request.rules import TYPES
+    from threegate.request.gate_rules import TYPES
     from threegate.review.code_descriptions import descriptions
 
     drafts = {**DRAFT_RULES, TYPES.id: TYPES.help}
@@ -35,7 +35,7 @@ def explain(
     """
     from dataclasses import asdict
 
-    from threegate.request.rules import RULES
+    from threegate.request.gate_rules import RULES
     from threegate.request.rules_page import example_lines
 
     wanted = rule_id.strip()

@@ -109,7 +109,7 @@ def _property(text: str) -> str:
 
 def sarif(reports: Sequence[Report]) -> dict[str, Any]:
     """One SARIF 2.1.0 run over all reports, with the rules that found something."""
-    from threegate.request.rules import RULES
+    from threegate.request.gate_rules import RULES
 
     used = [rule for rule in RULES.values() if any(f.rule == rule.id for r in reports for f in r.findings)]
     index = {rule.id: number for number, rule in enumerate(used)}

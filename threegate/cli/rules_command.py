@@ -21,7 +21,7 @@ def rules(
 
     Example: threegate rules --json
     """
-    from threegate.request.rules import RULES
+    from threegate.request.gate_rules import RULES
     from threegate.request.rules_page import rules_page
 
     if invocation.wants_json(json_):

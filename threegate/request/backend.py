@@ -208,7 +208,7 @@ BACKENDS: Final = _Backends()
 
 
 def why_absent(backend: str) -> str | None:
-    """Why the backend of a listed plugin is not here, as one line; None if it is, or is no plugin's."""
+    """Why the backend of a listed plugin is not here, as one line; None if it is, or is not a plugin's."""
     plugin = _PLUGINS.listed().get(backend)
     return None if plugin is None else plugin.why_absent()
 

@@ -79,7 +79,7 @@ def secret_name(tool: str | None, proposal_sha256: str | None) -> str | None:
 
 
 def exposure_json(exposure: Exposure | None) -> dict[str, Any]:
-    """The facts as reports and verdicts carry them; each is null for a file that is no valid request."""
+    """The facts as reports and verdicts carry them; each is null for a file that is not a valid request."""
     if exposure is None:
         return dict.fromkeys(EXPOSURE_KEYS)
     values = (exposure.opacity, exposure.why, list(exposure.scripts), list(exposure.reach))

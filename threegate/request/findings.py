@@ -15,9 +15,9 @@ from threegate.core import limits
 from threegate.core.secretscan.scan import Found
 from threegate.core.strict_yaml import YamlNode
 from threegate.request.characters import visible
+from threegate.request.gate_rules import RULES
 from threegate.request.problem import Problem
 from threegate.request.report import Finding
-from threegate.request.rules import RULES
 
 _GRAM: Final = 5
 

@@ -29,18 +29,18 @@ from threegate.request.command.read_command import read_command
 from threegate.request.content import check_content
 from threegate.request.findings import Findings, mask_lines, tell
 from threegate.request.front_matter import Bounds, check_together, read_keys
+from threegate.request.gate_rules import RULES
 from threegate.request.model import OutputFile, Request, Stage, exposure_of
 from threegate.request.problem import Problem, placed
 from threegate.request.report import Report
-from threegate.request.rules import RULES
 from threegate.request.sections import BodySection
 from threegate.request.source import FrontMatter, Source, SourceRefused, read_mapping, read_source, scalars
 
 if TYPE_CHECKING:
     from threegate.core.settings import RequestSettings
 
+# What Python thinks of a request's code while `ast.parse` reads it does not belong on our stderr.
 warnings.filterwarnings("ignore", module="<unknown>")
-"""What Python thinks of a request's code while `ast.parse` reads it is no message for our stderr."""
 
 STANDARD_INPUT = "-"
 _FIELDS = frozenset(item.name for item in fields(Request))

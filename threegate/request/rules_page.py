@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from threegate.request.characters import visible
-from threegate.request.rules import RULES, Rule
+from threegate.request.gate_rules import RULES, Rule
 
 _PARTS = {
     "TG1": "File and front matter",

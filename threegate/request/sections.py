@@ -238,7 +238,7 @@ class ListedFile:
     line: int
 
 
-# What is no plain text, as a message names it.
+# What is not plain text, as a message names it.
 _BLOCKS = {
     "fence": "a code fence",
     "code_block": "an indented block",

@@ -50,7 +50,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ShownInput:
-    """What a screen shows of an input; `why` it is not all that is in it, in words of ours, or nothing."""
+    """What a screen shows of an input; `why` it is not all that is in it, in our words, or nothing."""
 
     why: str
     parts: tuple[Part, ...]

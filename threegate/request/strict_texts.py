@@ -118,7 +118,7 @@ def _under(operand: str | list[str]) -> Test:
     for text in [operand] if isinstance(operand, str) else operand:
         parts = _path_parts(text)
         if parts is None:
-            raise BadOperand("under", f"{text[:80]!r} is no folder in one plain spelling (no .., //, %, \\, ~, $)")
+            raise BadOperand("under", f"{text[:80]!r} is not a folder in one plain spelling (no .., //, %, \\, ~, $)")
         folders.append(parts)
 
     def below(parts: tuple[str, ...], folder: tuple[str, ...]) -> bool | None:
@@ -140,7 +140,7 @@ def _any(found: Sequence[bool | None]) -> bool | None:
 
 def _glob(operand: str) -> Test:
     if _path_parts(operand) is None or "." in operand.split("/"):
-        raise BadOperand("glob", f"{operand[:80]!r} is no path in one plain spelling (no ., .., //, %, \\, ~, $)")
+        raise BadOperand("glob", f"{operand[:80]!r} is not a path in one plain spelling (no ., .., //, %, \\, ~, $)")
     pattern = "".join(_WILDCARD_PATTERNS.get(part) or re.escape(part) for part in _WILDCARDS.split(operand))
     try:
         match = compile_pattern(pattern, whole=True)
@@ -165,7 +165,8 @@ class _Hosts:
             wild = text.startswith("*.")
             found = _read_authority(text.removeprefix("*."))
             if found is None or (wild and _is_address(found[0])) or (not ports and not _is_name(found)):
-                raise BadOperand(operator, f"{text[:80]!r} is no {'host' if ports else 'domain'} in one plain spelling")
+                kind = "host" if ports else "domain"
+                raise BadOperand(operator, f"{text[:80]!r} is not a {kind} in one plain spelling")
             host, port = found
             (self._below if wild else self._exact).setdefault(host, set()).add(port)
 

@@ -42,7 +42,7 @@ class TarEntry:
     size: int = 0
     offset: int = 0
     mode: int | None = None
-    """What the archive says, -1 for what is no octal number; None for a folder that is only implied."""
+    """What the archive says, -1 for what is not an octal number; None for a folder that is only implied."""
     link: str | None = None
     """The target of a symlink, which only a change set has; None for everything else."""
 
@@ -54,7 +54,7 @@ class TarHeader:
     name: bytes
     kind: bytes
     mode: int
-    """Permission and set-id bits; -1 (all of them) for what is no octal number."""
+    """Permission and set-id bits; -1 (all of them) for what is not an octal number."""
     size: int
     offset: int
     link: bytes
@@ -139,7 +139,7 @@ class _Reader:
                 mode = _octal(header[100:108])
                 target, self._target = self._target, None
                 if target is not None and kind != _LINK:
-                    raise self._wrong("has a target and is no link")
+                    raise self._wrong("has a target and is not a link")
                 link = header[157:257].partition(b"\0")[0] if target is None else target
                 yield TarHeader(self._name_of(header), kind, -1 if mode is None else mode, size, start, link)
         if self._name is not None or self._target is not None:
@@ -156,7 +156,7 @@ class _Reader:
         self._stream.seek(place)
         block = self._stream.read(_BLOCK)
         if len(block) != _BLOCK:
-            raise TarError("is no plain tar archive, or is cut off: it has no end mark")
+            raise TarError("is not a plain tar archive, or is cut off: it has no end mark")
         return block
 
     def _size_of(self, header: bytes) -> int:
@@ -166,7 +166,7 @@ class _Reader:
             raise self._wrong("has no header of a plain tar archive")
         size = _octal(header[124:136])
         if size is None:
-            raise self._wrong("has a size that is no octal number")
+            raise self._wrong("has a size that is not an octal number")
         return size
 
     def _extra(self, start: int, size: int) -> bytes:
@@ -186,7 +186,7 @@ class _Reader:
                 raise self._wrong("has attributes that cannot be read")
             key = match[2].decode("utf-8", "replace")
             if key in found:
-                raise self._wrong("has an attribute that stands twice")
+                raise self._wrong("has a duplicate attribute")
             found[key] = data[match.end() : length - 1]
             data = data[length:]
         return found
@@ -247,7 +247,7 @@ class _Reader:
         if any(segment in ("", ".", "..") for segment in segments):
             raise self._wrong("has an absolute path, or '..', '.' or empty segments")
         if len(segments) > limits.TAR_DEPTH:
-            raise self._wrong(f"lies deeper than {limits.TAR_DEPTH} folders")
+            raise self._wrong(f"is deeper than {limits.TAR_DEPTH} folders")
         if len(name.encode()) > limits.TAR_PATH_BYTES or any(
             len(item.encode()) > limits.TAR_NAME_BYTES for item in segments
         ):
@@ -267,7 +267,7 @@ class _Reader:
             if not taken.setdefault(above, TarEntry(above, True)).folder:
                 raise self._wrong("is below a file")
         if entry.path in taken and not (entry.folder and taken[entry.path].folder):
-            raise self._wrong("has a name that stands twice")
+            raise self._wrong("has a name that occurs twice")
         taken[entry.path] = entry
         self._bytes += entry.size
         if self._bytes > limits.TAR_BYTES or len(taken) > limits.TAR_ENTRIES:

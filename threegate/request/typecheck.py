@@ -22,10 +22,10 @@ from typing import Final
 from threegate.core import limits
 from threegate.core.secretscan.scan import mask_secrets
 from threegate.request.characters import visible
+from threegate.request.gate_rules import TYPES
 from threegate.request.model import Request
 from threegate.request.problem import Problem
 from threegate.request.report import Finding
-from threegate.request.rules import TYPES
 
 GUARD: Final = '1 + ""\n'
 """Has a type error: code behind it is checked and never runs."""

@@ -30,7 +30,7 @@ def ended_sections(report: Report, history: RequestHistory | None, facts: Result
         ("WHAT THE JUDGEMENT SAID", _judgement(history)),
         ("WHAT WAS ASKED FOR", (*exposed, *_asked(request)) if request else ()),
         ("WHAT THE SANDBOX ENFORCED", _enforced(facts) if facts else ()),
-        ("WHAT CAME OUT", _outputs(facts) if facts else ()),
+        ("OUTPUTS", _outputs(facts) if facts else ()),
         ("WHAT THE REQUEST SAYS ABOUT ITSELF", _own_words(request) if request else ()),
     )
     for title, items in parts:

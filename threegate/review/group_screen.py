@@ -57,7 +57,7 @@ def why_alone(first: ReviewedDraft, member: ReviewedDraft) -> str:
     for copy in member.inputs:
         before = by_name[copy.name]
         if copy.sha256 != before.sha256 and not (in_table(before) and in_table(copy)):
-            return f"an input that differs is no plain text of at most {size_text(limits.GROUP_INPUT_BYTES)}"
+            return f"an input that differs is not plain text of at most {size_text(limits.GROUP_INPUT_BYTES)}"
     return ""
 
 

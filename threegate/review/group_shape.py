@@ -48,7 +48,7 @@ _FAR: Final = 3.5
 
 @dataclass(frozen=True, slots=True)
 class VaryingValue:
-    """Something that may differ between drafts of a shape: a label of ours, and the foreign value in full."""
+    """Something that may differ between drafts of a shape: our label, and the foreign value in full."""
 
     label: str
     text: str

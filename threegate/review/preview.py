@@ -21,10 +21,8 @@ from threegate.review.input_copies import InputCopy
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A head of ours, and foreign text below it (not yet escaped); `path` names a file of a tar and is
-    foreign too.
-
-    `line` is the number of the text's first line.
+    """Our heading, and foreign text below it, not yet escaped. `path` names a file of a tar and is foreign too; `line`
+    is the number of the text's first line.
     """
 
     head: str

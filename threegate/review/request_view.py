@@ -86,7 +86,7 @@ def view_request(
 def _no_request(context: Context, entry: RequestEntry) -> str:
     source = source_of(context.workspace, entry.path.name)
     if source is None:
-        return "no request, and no plugin that is on makes one of it"
+        return "not a request, and no active plugin makes one of it"
     return f"a {source.what}; for its verdict: threegate {' '.join(source.explain)}"
 
 
@@ -200,7 +200,7 @@ def view_sections(view: RequestView) -> list[Section]:
     """A request as parts, for a screen of lines; what is known about it from elsewhere comes last."""
     sections = list(view.sections)
     if view.problem:
-        sections.append(Section("NOT AS IT IS", (Quote(view.problem, most=None),)))
+        sections.append(Section("WHY IT CANNOT PROCEED", (Quote(view.problem, most=None),)))
     if view.findings:
         told = tuple(
             Quote(item.message, f"{item.rule} line {item.line}, column {item.column}:", None) for item in view.findings
@@ -213,7 +213,7 @@ def view_sections(view: RequestView) -> list[Section]:
         sections.append(Section("WHAT THE TRAIL SAYS", story))
     if view.source:
         text = "\n".join(view.source)
-        sections.append(Section("THE FILE AS IT LIES THERE", (Listing("secrets masked:", text, "the file"),)))
+        sections.append(Section("THE FILE", (Listing("secrets masked:", text, "the file"),)))
     return sections
 
 

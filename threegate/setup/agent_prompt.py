@@ -19,7 +19,7 @@ from threegate.core.settings import RequestSettings, Settings
 from threegate.judgement.policy import Policy
 from threegate.request.backend import BACKENDS
 from threegate.request.front_matter import KEYS
-from threegate.request.rules import RULES
+from threegate.request.gate_rules import RULES
 from threegate.setup.agent_examples import AgentExample, request_examples
 
 _TOLD_RULES = """

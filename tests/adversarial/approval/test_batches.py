@@ -289,7 +289,7 @@ def test_an_input_that_differs_is_in_the_table_whole_or_its_draft_is_left_out(
     if grouped:
         assert len(approve(bench, paths)) == 2
         return
-    with pytest.raises(InvalidInput, match="no other draft.*no plain text"):
+    with pytest.raises(InvalidInput, match="no other draft.*not plain text"):
         approve(bench, paths)
 
 

@@ -14,7 +14,7 @@ from tests.conftest import examples
 from threegate.core import limits
 from threegate.core.settings import RequestSettings
 from threegate.request.command.read_command import WARNINGS, read_command
-from threegate.request.rules import RULES
+from threegate.request.gate_rules import RULES
 
 PROGRAMS = frozenset(RequestSettings().programs)
 

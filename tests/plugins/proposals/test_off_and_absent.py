@@ -66,7 +66,7 @@ def test_a_proposal_is_a_file_that_nobody_takes(bench: Bench, monkeypatch: pytes
     assert found["findings"][0]["message"] == "is not TR-*.md"  # type: ignore[index]
     [entry] = files_in(bench.workspace, "inbox")
     shown = view_request(bench.context, find_entry(bench.workspace, "inbox", entry.key) or entry)
-    assert shown.problem == "no request, and no plugin that is on makes one of it"
+    assert shown.problem == "not a request, and no active plugin makes one of it"
 
 
 @HOW

@@ -6,7 +6,7 @@ import pytest
 
 from tests.request.examples import plugin_of
 from tests.request.test_rules import check_it_is_found, check_it_is_valid, name_of
-from threegate.request.rules import RULES, Rule
+from threegate.request.gate_rules import RULES, Rule
 
 ACCEPTED = [(rule, text) for rule in RULES.values() for text in rule.accepted if plugin_of(text) == "tools"]
 REFUSED = [(rule, text) for rule in RULES.values() for text in rule.refused if plugin_of(text) == "tools"]

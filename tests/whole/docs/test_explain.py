@@ -29,9 +29,9 @@ from threegate.launch.results.result_facts import STATUSES
 from threegate.launch.results.verdict import State
 from threegate.plugins.proposals.tools import ProposalRisk, VerdictName
 from threegate.request.exposure import Opacity
+from threegate.request.gate_rules import RULES
 from threegate.request.model import Network, Risk, Sensitivity
 from threegate.request.report import Severity
-from threegate.request.rules import RULES
 from threegate.review.status import WAITS_FOR
 from threegate.runners.backend import LineState
 from threegate.runners.interface import Status
