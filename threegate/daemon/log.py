@@ -51,13 +51,7 @@ LineForm = Literal["auto", "text", "json", "none"]
 class Log:
     """Writes lines for a person, or JSON lines for a journal."""
 
-    def __init__(
-        self,
-        *,
-        as_json: bool = False,
-        quiet: bool = False,
-        journal: bool = False,
-    ) -> None:
+    def __init__(self, *, as_json: bool = False, quiet: bool = False, journal: bool = False) -> None:
         """`journal`: give each line its priority before it, as sd-daemon(3) says."""
         self._as_json = as_json
         self._quiet = quiet
@@ -90,7 +84,7 @@ class Log:
                 {"time": now, "priority": priority, "event": event, **given, **self._about}, ensure_ascii=True
             )
         else:
-            shown = " ".join(f"{name}={_plain(value)}" for name, value in given.items())
+            shown = " ".join(f"{name}={safe(str(value))}" for name, value in given.items())
             line = f"{event:<12} {shown}"
         if self._journal:
             line = f"<{priority}>{line}"
@@ -119,7 +113,3 @@ def _masked(value: str | int) -> str | int:
         return value
     # Masked before it is cut: half a secret is not recognised as one.
     return mask_secrets(value[:_READ_CHARS])[:_TEXT_CHARS]
-
-
-def _plain(value: str | int) -> str:
-    return safe(str(value))

@@ -182,34 +182,21 @@ def aana_event(
     tool = tool_name(job)
     references: list[dict[str, Any]] = []
     if approval_sha256 is not None and approved_utc is not None:
-        source = f"approval.sha256.{approval_sha256}"
+        source, kind, about = f"approval.sha256.{approval_sha256}", "approval", [tool]
         if authorization == "validated":
-            summary = "Request validated; covered by a grant that an operator signed."
-            references.append(_reference(source, "policy", summary, approved_utc))
+            kind, summary, about = "policy", "Request validated; covered by a grant that an operator signed.", []
         elif granted:
             summary = "Operator confirmed calls of this form by signature."
-            references.append({**_reference(source, "approval", summary, approved_utc), "supports": [tool]})
         else:
             summary = "Operator confirmed exactly this request by signature."
-            about = [tool, f"arguments:sha256:{aana.arguments_sha256(arguments)}"]
-            references.append({**_reference(source, "approval", summary, approved_utc), "supports": about})
+            about.append(f"arguments:sha256:{aana.arguments_sha256(arguments)}")
+        reference = _reference(source, kind, summary, approved_utc)
+        references.append({**reference, "supports": about} if about else reference)
     elif authorization == "validated" and approved_utc is not None:
-        references.append(
-            _reference(
-                f"promotion.sha256.{request.sha256}",
-                "policy",
-                "Request validated; promoted by hand into a guarded folder.",
-                approved_utc,
-            )
-        )
-    references.append(
-        _reference(
-            f"validation.sha256.{request.sha256}",
-            "policy",
-            "Request is allowed by every rule of the reader.",
-            now,
-        )
-    )
+        summary = "Request validated; promoted by hand into a guarded folder."
+        references.append(_reference(f"promotion.sha256.{request.sha256}", "policy", summary, approved_utc))
+    summary = "Request is allowed by every rule of the reader."
+    references.append(_reference(f"validation.sha256.{request.sha256}", "policy", summary, now))
     references.extend(
         _reference(f"input.sha256.{item.sha256}", "system_state", "Input bytes pinned by digest.", now)
         for item in job.inputs
@@ -217,10 +204,7 @@ def aana_event(
     references.extend(_claimed(item) for item in request.evidence)
     return {
         "tool_name": tool,
-        "tool_category": category(
-            job,
-            side_effect_above_read=side_effect_above_read,
-        ),
+        "tool_category": category(job, side_effect_above_read=side_effect_above_read),
         "authorization_state": authorization,
         "evidence_refs": references,
         "risk_domain": request.risk_domain or risk_domain,

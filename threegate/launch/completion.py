@@ -170,21 +170,17 @@ def refuse_unrunnable(context: Context, unrunnable: Unrunnable) -> Ended | Waiti
         if not is_there(unrunnable):
             return CHANGED
         if unrunnable.drill:
-            return _put_aside(context, held, unrunnable)
+            # Event and move, and nothing that an agent could read: no result, no status, no id in the trail's event.
+            aside = payloads.Quarantined(
+                reason=unrunnable.code,
+                message=unrunnable.message,
+                policy_sha256=context.policy.digest,
+                files=unrunnable.digests,
+            )
+            target = context.workspace.refused / unrunnable.path.name
+            path = moves.move(held, unrunnable.path, target, aside, request_id=None, actor="daemon")
+            return Ended("quarantined", unrunnable.code, path)
         return refuse_held(context, held, unrunnable, unrunnable.code, unrunnable.message)
-
-
-def _put_aside(context: Context, held: LockedTrail, copy: Unrunnable) -> Ended:
-    """Event and move, and nothing that an agent could read: no result, no status, no id in the trail's event."""
-    aside = payloads.Quarantined(
-        reason=copy.code,
-        message=copy.message,
-        policy_sha256=context.policy.digest,
-        files=copy.digests,
-    )
-    target = context.workspace.refused / copy.path.name
-    path = moves.move(held, copy.path, target, aside, request_id=None, actor="daemon")
-    return Ended("quarantined", copy.code, path)
 
 
 def refuse_held(

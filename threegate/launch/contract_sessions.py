@@ -23,7 +23,7 @@ from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.session import SessionStore
 from threegate.contracts.session_table import SessionTable
-from threegate.contracts.state import Call, Decision, Reason, Session, block
+from threegate.contracts.state import Call, Decision, Reason, block
 from threegate.contracts.transitions import may_retry, seen_key
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.past_calls import PastCalls, call_of, outcome_of
@@ -167,6 +167,7 @@ class ContractSessions:
         """
         decision, call = self.decide(held, policy, request, job, held.now)
         allowed = decision.verdict == "allow"
+        # In shadow mode a block is only recorded.
         if not allowed and policy.settings.contracts.mode != "shadow":
             return Refused(decision.code or "contract_blocked", "the contract gate does not allow it now")
         would_block = None if allowed else decision.code or ""
@@ -184,8 +185,8 @@ class ContractSessions:
             table = self.view(held, policy)
         except Unavailable:
             return ContractMove(status="session_state_lost")
-        session = _holding(table, request.request_id)
-        if session is None:
+        session = next((item for item in table.sessions.values() if request.request_id in item.pending), None)
+        if session is None:  # nothing was reserved for it
             return None
         lost = ContractMove(session=session.session_id, requester=session.requester, status="session_state_lost")
         call = session.pending[request.request_id].call
@@ -282,8 +283,3 @@ def _ends(policy: Policy, before: SessionTable, after: SessionTable) -> tuple[st
         for request_id in before.sessions[key].pending
     )
     return tuple(found) or None
-
-
-def _holding(table: SessionTable, request_id: str) -> Session | None:
-    """The session that claimed a request."""
-    return next((item for item in table.sessions.values() if request_id in item.pending), None)

@@ -57,7 +57,7 @@ class Cut(str):
 
 def safe(text: str) -> str:
     """`text` as one line, with everything that a terminal would interpret or hide made visible as \\x.., \\u...."""
-    return _ODD.sub(_safe_char, text)
+    return _ODD.sub(lambda found: _safe(found[0]), text)
 
 
 @lru_cache(4096)
@@ -70,17 +70,9 @@ def _shown(char: str) -> str:
     return char if is_plain(char) and stands_alone(char) else escape_of(char)
 
 
-def _safe_char(found: re.Match[str]) -> str:
-    return _safe(found[0])
-
-
-def _shown_char(found: re.Match[str]) -> str:
-    return _shown(found[0])
-
-
 def shown(text: str) -> str:
     """Like `safe`, and also write as an escape what reverses lines or joins with its neighbour."""
-    return _ODD.sub(_shown_char, text)
+    return _ODD.sub(lambda found: _shown(found[0]), text)
 
 
 def cells(text: str) -> int:
