@@ -34,7 +34,7 @@ from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.plugins.grants.tool_grants import grant_calls, look_at_calls
 from threegate.plugins.tools.action import ToolCall
-from threegate.plugins.tools.door_names import door_name
+from threegate.plugins.tools.manifest import door_name
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 
 SECONDS = 900

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from threegate.core import canonical
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
-from threegate.plugins.tools.differences import differences
 from threegate.plugins.tools.manifest import (
     Manifest,
     PinnedTool,
     ServerFolder,
+    differences,
     door_name,
     parse_manifest,
     read_manifest,

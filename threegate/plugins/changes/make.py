@@ -18,7 +18,7 @@ from typing import Final, Literal
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.plugins.changes.change_tar import carried_bytes, change_tar, refuse_too_large
-from threegate.plugins.changes.fitting import fitting_rows
+from threegate.plugins.changes.checks import fitting_rows
 from threegate.plugins.changes.ignored import IgnoreRules, Ignoring
 from threegate.plugins.changes.path_rules import BARE, is_repository, link_parts, looks_bare, path_problem
 from threegate.plugins.changes.project_paths import collision_key

@@ -25,8 +25,7 @@ from threegate.launch.context import Context
 from threegate.plugins.changes.change_draft import said_changes
 from threegate.plugins.changes.change_tar import ChangeSet, change_tar, read_change_set
 from threegate.plugins.changes.changes_section import ARCHIVE
-from threegate.plugins.changes.checks import check_project
-from threegate.plugins.changes.fitting import fitting_rows
+from threegate.plugins.changes.checks import check_project, fitting_rows
 from threegate.plugins.changes.merge import base_name, merge_files
 from threegate.plugins.changes.projects import hold_project
 from threegate.plugins.changes.requested_change import RequestedChange, change_of

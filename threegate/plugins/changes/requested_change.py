@@ -2,32 +2,39 @@
 registered project.
 
 Invariant: an apply request whose change set was not read completely has no Job; every error is a refusal with
-a code (`input_unfit`, `project_unknown`, `project_changed`).
+a code (`input_unfit`, `project_unknown`, `project_changed`). A branch names the run that owns the draft, which no text
+of the draft decides; its tree is computed from the verified bytes and HEAD.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
 
 from threegate.core.errors import InvalidInput, Refused
-from threegate.plugins.changes.action import BoundChange, JobChange, ProjectChange, ProjectPlace
+from threegate.plugins.changes.action import BoundChange, JobBranch, JobChange, ProjectChange, ProjectPlace
+from threegate.plugins.changes.branch_plan import BRANCHES, planned
 from threegate.plugins.changes.change_facts import ChangedPath, changed_paths, check_said, job_change
 from threegate.plugins.changes.change_tar import ChangeSet, read_change_set
 from threegate.plugins.changes.changes_section import COMMITS
 from threegate.plugins.changes.checks import check_project, moved_on
 from threegate.plugins.changes.commit_chain import CarriedCommit, read_commits_tar
+from threegate.plugins.changes.commit_message import commit_message, one_message
+from threegate.plugins.changes.project_repository import BranchRefused, ProjectRepository
 from threegate.plugins.changes.projects import find_project, hold_project
 from threegate.plugins.changes.protected_paths import ProtectedPaths
-from threegate.plugins.changes.requested_branch import requested_branch
 from threegate.plugins.changes.section import AgentsSettings
 from threegate.plugins.changes.table import ChangeSetError
 from threegate.plugins.changes.trees import HeldTree
 from threegate.request.backend import Binding, Bound
 from threegate.request.model import CHOICES, Delivery, Request
 from threegate.request.shown_whole import OpenInput
+from threegate.trail.payloads.payload import Owner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +95,7 @@ def requested_change(binding: Binding) -> RequestedChange:
                         "input_unfit", "has no commits that could be delivered one by one; see its constraints"
                     )
                 carried = [commit for commit, _ in commits]
-                job = replace(job, branch=requested_branch(place, request, change, stream, binding.owner, carried))
+                job = replace(job, branch=_branch(place, request, change, stream, binding.owner, carried))
             except Refused as error:
                 unfit = error
     action, ways = asked.bound(job), _ways(place, request)
@@ -150,3 +157,45 @@ def refuse_unfit(requested: RequestedChange, advice: str = "") -> None:
         raise Refused("project_changed", f"{moved[0]}{more}: the project moved on since the change was made{advice}")
     if requested.unfit is not None:
         raise requested.unfit
+
+
+def _branch(
+    place: ProjectPlace,
+    request: Request,
+    change: ChangeSet,
+    archive: BinaryIO,
+    owner: Owner | None,
+    commits: Sequence[CarriedCommit] = (),
+) -> JobBranch:
+    """The branch with one commit, or with the agent's `commits`. Raises Refused (project_changed, input_unfit)."""
+    run = owner if isinstance(owner, str) else ""
+    name = _branch_name(run or request.request_id)
+    try:
+        repository = ProjectRepository.of(Path(place.path), place.uid)
+        if BRANCHES in repository.branches(BRANCHES):
+            raise BranchRefused(
+                f"the branch {BRANCHES} is in the way of {BRANCHES}/{name}; rename it: git branch -m {BRANCHES} NAME"
+            )
+        said = {"run": run, "request_id": request.request_id}
+        with (
+            hold_project(place) as held,
+            planned(repository, HeldTree(held), change, archive, commits=commits) as (plan, _),
+        ):
+            return JobBranch(
+                f"{BRANCHES}/{name}",
+                plan.base,
+                plan.tree,
+                f"ThreeGate {'run' if run else 'request'} {name} <{name}@threegate.invalid>",
+                "" if commits else commit_message(request.purpose, request.constraints, **said),
+                plan.notes,
+                tuple((item.tree, one_message(item.commit.message, **said)) for item in plan.commits),
+            )
+    except BranchRefused as error:
+        raise Refused("project_changed" if error.moved else "input_unfit", f"as a branch: {error}") from None
+    except OSError as error:
+        raise Refused("project_changed", f"{place.path}: cannot be read ({error.strerror or error})") from None
+
+
+def _branch_name(text: str) -> str:
+    """A name for a branch (git, check-ref-format): no two dots, none at either end, and not `.lock`."""
+    return re.sub(r"\.(?=\.|lock$|$)", "-", text.lstrip("."))

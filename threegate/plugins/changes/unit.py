@@ -24,9 +24,8 @@ def unit_needs(workspace: Workspace, settings: Settings, uid: int | None, era: b
             continue
         if place.uid == uid != 0:
             found.append(Path(place.path))
-            with suppress(
-                BranchRefused
-            ):  # a linked worktree's repository is elsewhere; who approves may choose a branch
+            # A linked worktree's repository is elsewhere, and who approves may choose a branch.
+            with suppress(BranchRefused):
                 common = ProjectRepository.of(Path(place.path), place.uid).common
                 found += [] if common.is_relative_to(place.path) else [common]
         elif place.uid == 0 or not era:

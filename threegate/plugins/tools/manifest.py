@@ -8,8 +8,9 @@ instructions, annotations) are data in it. Source: docs/tools.md, "Add one in fi
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -234,3 +235,60 @@ def _read(reader: TypeAdapter[_T], data: object) -> _T:
         return reader.validate_python(data)
     except ValidationError as error:
         raise ValueError(first_problem(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference. The texts are a server's own: show them as data."""
+
+    what: str
+    """`tool NAME`, `tool NAME: description`, `instructions`, `program PATH` and the like."""
+    before: str | None
+    """JSON; None if it is new."""
+    after: str | None
+    """JSON; None if it was removed."""
+
+
+def differences(
+    manifest: Manifest,
+    *,
+    initialize: Mapping[str, Any] | None = None,
+    tools: Sequence[PinnedTool] | None = None,
+    program: Mapping[str, str] | None = None,
+) -> list[Difference]:
+    """The differences in the given parts; empty if all are as pinned: nothing pinned is left out."""
+    found: list[Difference] = []
+    if initialize is not None:
+        found += _of(manifest.initialize, initialize, "")
+    if tools is not None:
+        before = {tool.name: tool.to_data() for tool in manifest.tools}
+        after = {tool.name: tool.to_data() for tool in tools}
+        for name in dict.fromkeys((*before, *after)):
+            if name in before and name in after:
+                found += _of(before[name], after[name], f"tool {name}: ")
+            else:
+                found += _of(
+                    {k: v for k, v in before.items() if k == name},
+                    {k: v for k, v in after.items() if k == name},
+                    "tool ",
+                )
+        if not found and list(before) != list(after):
+            found.append(Difference("order of the tools", _text(list(before)), _text(list(after))))
+    if program is not None:
+        found += _of(manifest.program, program, "program ")
+    return found
+
+
+def _of(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str) -> list[Difference]:
+    form = canonical.canonical_bytes
+    return [
+        Difference(
+            f"{prefix}{key}", _text(before[key]) if key in before else None, _text(after[key]) if key in after else None
+        )
+        for key in dict.fromkeys((*before, *after))
+        if (key in before) != (key in after) or form(before[key]) != form(after[key])
+    ]
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -11,8 +11,7 @@ import shlex
 from collections.abc import Iterable
 
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
-from threegate.plugins.tools.differences import Difference
-from threegate.plugins.tools.manifest import Manifest, PinnedTool, door_name
+from threegate.plugins.tools.manifest import Difference, Manifest, PinnedTool, door_name
 
 DAEMON_RIGHTS = "runs with the daemon's rights: nothing keeps it from what this account may read, write and reach"
 

@@ -22,8 +22,7 @@ from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.plugins.tools.differences import differences
-from threegate.plugins.tools.manifest import TOOL_NAME, Manifest, PinnedTool
+from threegate.plugins.tools.manifest import TOOL_NAME, Manifest, PinnedTool, differences
 from threegate.plugins.tools.message_stream import MessageStream, ServerError, one_line
 from threegate.plugins.tools.server_start import Started, start_server
 

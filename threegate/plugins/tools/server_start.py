@@ -33,8 +33,7 @@ from threegate.plugins.jail import jail as jails
 from threegate.plugins.jail.jail import Account, Bound, Jail, JailProcess
 from threegate.plugins.jail.jail_cgroup import JailCgroup, sweep_cgroups
 from threegate.plugins.jail.side_process import SideProcess, listen, start_host_proxy
-from threegate.plugins.tools.differences import differences
-from threegate.plugins.tools.manifest import Manifest
+from threegate.plugins.tools.manifest import Manifest, differences
 from threegate.plugins.tools.message_stream import ServerError
 from threegate.plugins.tools.program_tree import program_digests, search_path
 

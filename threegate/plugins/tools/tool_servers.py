@@ -24,15 +24,16 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.plugins.jail.jail import Account, check_walls
-from threegate.plugins.tools.differences import Difference, differences
 from threegate.plugins.tools.kinds import ToolsAdded, ToolsRefreshed, ToolsRemoved, manifest_path
 from threegate.plugins.tools.manifest import (
     SERVER_NAME,
     VARIABLE,
+    Difference,
     Manifest,
     Place,
     ServerFolder,
     announced_manifests,
+    differences,
     door_name,
     manifest_name,
     parse_manifest,
