@@ -104,6 +104,7 @@ def _listed(top: int, path: str, unlocked: ExitStack | None) -> int:
     """Open a folder below an open one for listing; with `unlocked` one that forbids it, until that stack is closed.
     Raises OSError.
     """
+    # The caller closes each descriptor at once: a tree may have more levels than a process has descriptors.
     try:
         return open_inside(top, path or ".", FOLDER)
     except PermissionError:
