@@ -23,11 +23,11 @@ from threegate.core.durable import fill_reserve
 from threegate.core.errors import Unavailable
 from threegate.core.held_folder import hold_path, open_inside
 from threegate.core.workspace import AgentRun
+from threegate.plugins.agents.held_paths import FOLDER
 from threegate.plugins.agents.runs import frozen
 from threegate.plugins.agents.work_copy import NAMES, SCRATCH
 from threegate.plugins.jail.jail import JailProcess
 
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY
 _NOT_ITS: Final = ("headroom", "git", "read", f"work/{NAMES}", f"work/{SCRATCH}")
 """In a run's folder, what its agent cannot write to; nobody may list the overlay's own folder."""
 _FREEZES_TRIED: Final = 3
@@ -104,8 +104,9 @@ def _listed(top: int, path: str, unlocked: ExitStack | None) -> int:
     """Open a folder below an open one for listing; with `unlocked` one that forbids it, until that stack is closed.
     Raises OSError.
     """
+    # The caller closes each descriptor at once: a tree may have more levels than a process has descriptors.
     try:
-        return open_inside(top, path or ".", _FOLDER)
+        return open_inside(top, path or ".", FOLDER)
     except PermissionError:
         if unlocked is None:
             raise
@@ -114,7 +115,7 @@ def _listed(top: int, path: str, unlocked: ExitStack | None) -> int:
     place = f"/proc/self/fd/{found}"  # chmod through it reaches this very folder, whatever has its name now
     unlocked.callback(os.chmod, place, stat.S_IMODE(os.fstat(found).st_mode))
     os.chmod(place, 0o700)
-    return open_inside(top, path or ".", _FOLDER)
+    return open_inside(top, path or ".", FOLDER)
 
 
 def hold_headroom(run: AgentRun) -> None:

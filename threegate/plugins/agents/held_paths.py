@@ -18,9 +18,9 @@ FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
-def opened(folder: int, path: str, flags: int = FOLDER) -> Iterator[int]:
-    """A descriptor of a path below an open folder, closed after the block. Raises OSError."""
-    descriptor = open_inside(folder, path or ".", flags)
+def opened(folder: int, path: str) -> Iterator[int]:
+    """A descriptor of a folder below an open one, closed after the block. Raises OSError."""
+    descriptor = open_inside(folder, path or ".", FOLDER)
     try:
         yield descriptor
     finally:

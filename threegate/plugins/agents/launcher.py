@@ -29,9 +29,8 @@ from threegate.core.plugins import require_plugin
 from threegate.core.secret_value import read_secret
 from threegate.core.workspace import AgentRun
 from threegate.launch.context import Context
-from threegate.plugins.agents.agent_commits import NO_COMMITS, AgentCommits, read_commits
+from threegate.plugins.agents.agent_commits import NO_COMMITS, AgentCommits
 from threegate.plugins.agents.agent_home import take_over_state, write_files
-from threegate.plugins.agents.carried_commits import carry_commits
 from threegate.plugins.agents.continued_copy import TakenCopy, refuse_continuing, take_over_copy
 from threegate.plugins.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
 from threegate.plugins.agents.file_findings import Finding
@@ -40,13 +39,13 @@ from threegate.plugins.agents.model_counts import ModelCounts, RelaySettings
 from threegate.plugins.agents.names_layer import names_work
 from threegate.plugins.agents.profile import Filled, Profile, Program, find_program, load_profile
 from threegate.plugins.agents.project_survey import Survey, scan_cache, survey
-from threegate.plugins.agents.propose import register_project
+from threegate.plugins.agents.propose import read_proposed, register_project
 from threegate.plugins.agents.read_folders import ReadFolder
 from threegate.plugins.agents.runs import RunFacts, all_runs, end_dead_runs, lock_ended, run_lock, thaw_forgotten
 from threegate.plugins.agents.secret_answers import Answers, keep_answers
 from threegate.plugins.agents.side_processes import start_door, start_model_relay
 from threegate.plugins.agents.terminal import run_in_jail
-from threegate.plugins.agents.work_changes import keep_bases, read_changes
+from threegate.plugins.agents.work_changes import keep_bases
 from threegate.plugins.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project, typed_links
 from threegate.plugins.changes.make import MadeChangeSet
 from threegate.plugins.changes.projects import find_project
@@ -692,8 +691,7 @@ class _Launch:
             if self._process is not None:
                 self._process.wait_empty()
             release_headroom(self._run)
-            changes = read_changes(self._copy)
-            commits = carry_commits(self._copy, read_commits(self._copy), changes)
+            changes, commits = read_proposed(self._copy)
             keep_bases(self._copy, changes.rows)
         except ThreeGateError as error:
             problem = str(error)
