@@ -55,6 +55,7 @@ def make_certificate(workspace: Workspace, host: str) -> MadeCertificate:
         extensions=[(x509.NameConstraints([x509.DNSName(host)], None), True)],
     )
     certificate = certify(
+        # An empty subject, so the alternative name is critical (RFC 5280, 4.2.1.6).
         x509.Name([]),
         key.public_key(),
         issuer,
