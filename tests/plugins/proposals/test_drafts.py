@@ -322,7 +322,7 @@ def test_what_the_project_does_not_have_is_said(
             "web.search",
             {"query": "x"},
             Settings(sections={"proposals": ProposalSettings(search_url="http://localhost/{query}")}),
-            "no public host",
+            "does not name a public host",
         ),
         (
             "github.issue_create_approved",

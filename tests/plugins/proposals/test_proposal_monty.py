@@ -210,6 +210,28 @@ def signed(place: Place, *command: str, expect: int = 0) -> None:
     assert code == expect, command
 
 
+def test_a_note_is_stored_only_with_the_bytes_of_the_trail(
+    ran: tuple[Place, Path, dict[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, _, ids = ran
+    (approved,) = (event["data"] for event in place.events("approved") if event["request_id"] == ids["note"])
+    pinned = place.root / "tool-exec" / "inputs" / approved["inputs"]["args.json"]
+    written = place.root / "tool-exec" / "runs" / ids["note"] / "out" / "note.json"
+    for path, name in ((pinned, "args.json"), (written, "/out/note.json")):
+        kept, mode = path.read_bytes(), path.stat().st_mode
+        path.unlink()
+        signed(place, "memory", "approve", ids["note"], expect=2)
+        assert f"{name}: cannot be read" in capsys.readouterr().err
+        path.write_bytes(kept.replace(b"short", b"longer"))
+        signed(place, "memory", "approve", ids["note"], expect=2)
+        assert f"{name}: does not have the bytes that the trail recorded" in capsys.readouterr().err
+        path.write_bytes(kept)
+        path.chmod(mode)
+    for request_id, said in ((ids["read"], "is a file.read; this command is for"), ("TR-no", "not in the trail")):
+        signed(place, "memory", "approve", request_id, expect=2)
+        assert said in capsys.readouterr().err
+
+
 def test_a_note_is_stored_and_found(
     ran: tuple[Place, Path, dict[str, str]], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,8 +43,10 @@ def record_cosignature(
     None: it is there already, or `unless` says so under the lock. Raises Unavailable (no space), TrailError, OSError.
     """
     with trail.locked() as held:
+        # The settings may have dropped this witness while it was answering.
         if unless() or os.path.lexists(_cosigned_place(held, note.size, name)):
             return None
+        # The index knows only the last cosignature, so the file of that one must exist before the next.
         _complete(held)
         signature = note.signatures[-1]
         cosigned = Witnessed(
@@ -55,6 +57,7 @@ def record_cosignature(
             files={cosigned_path(note.size, name): hashlib.sha256(note.render()).hexdigest()},
         )
         held.append(cosigned, actor=_ACTOR)
+        # The event reaches the disk first: a file without an event would be a finding of `audit verify`.
         held.sync()
         return _complete(held)
 

@@ -52,6 +52,7 @@ def export_trail(workspace: Workspace, format: str, out: Path | None, *, request
     events = select(Trail(workspace).events(), request_id=request_id)
     if out is None:
         return _write(events, format, emit_data, workspace)
+    # It gets its name when it is complete.
     buffer = out.with_name(f".{out.name}.part")
     with buffer.open("w", encoding="ascii", newline="") as stream:
         count = _write(events, format, stream.write, workspace)
@@ -93,6 +94,7 @@ def _cell(value: object) -> object:
     """A cell on one line that a spreadsheet cannot read as a formula."""
     if not isinstance(value, str):
         return value
+    # A spreadsheet would run a cell that begins like a formula; an apostrophe makes it text.
     return safe(f"'{value}" if value.startswith(_FORMULA) else value)
 
 

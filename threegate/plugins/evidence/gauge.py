@@ -65,6 +65,7 @@ class WorkspaceGauge:
 
     def _new_decisions(self) -> Iterator[bytes]:
         try:
+            # O_NONBLOCK: a named pipe in its place must not block the reader.
             descriptor = os.open(self._decisions, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return

@@ -224,6 +224,7 @@ class _Pack:
         """trail.jsonl, the checkpoints, and the proofs of what is disclosed of a trail that is not packed whole."""
         kept = self._kept_checkpoints()
         last = self.verified.seq if self.survey.whole else self.survey.last
+        # A kept checkpoint is better than a new one: somebody may have a copy, and witnesses may have cosigned it.
         standing = next((size for size in sorted(kept) if size >= last), None)
         self.size = standing if standing is not None else self.verified.seq
         disclosed = array("Q")
@@ -285,6 +286,7 @@ class _Pack:
         """A folder for each request, written when it ends; what has not ended is written as it is now."""
         packer = RequestPacker(self.workspace, self.writer, self.key, self.survey.pruned)
         running: dict[str, PackedRequest] = {}
+        # Hashes instead of ids: they are all that is kept of a request that has ended, however long the trail is.
         done: set[int] = set()
 
         def write(request: PackedRequest) -> None:

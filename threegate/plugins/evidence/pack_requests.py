@@ -154,6 +154,7 @@ class RequestPacker:
             except OSError as error:
                 self.writer.lacks(f"{folder}/result.md", _why(error))
                 return
+            # A name that was taken got a number; the result itself says which event it belongs to.
             if trail_seq_of(data) == event.seq:
                 self.writer.add(f"{folder}/result.md", data, digest=end.result_sha256)
                 return

@@ -105,6 +105,7 @@ class PackWriter:
             if signed:
                 self.lacks(name, "it has a secret, and what is signed cannot be masked")
                 return
+            # The index says which files differ from their digests, and why.
             self.masked.append({"file": name, "secrets": sorted({item.kind for item in found})})
             data = mask_secrets(text).encode("utf-8", "surrogateescape")
         self.put(name, data)
@@ -131,6 +132,7 @@ class PackWriter:
         if self._zip is not None:
             entry = zipfile.ZipInfo(name)
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o600 << 16
+            # How large it becomes is not known yet.
             with self._zip.open(entry, "w", force_zip64=True) as stream:
                 yield stream
             return

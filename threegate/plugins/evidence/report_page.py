@@ -103,6 +103,7 @@ def render_page(
         f"default-src 'none'; style-src '{_hash(_STYLE)}'; script-src '{_hash(_SCRIPT)}'; "
         "base-uri 'none'; form-action 'none'"
     )
+    # `</script>` in a value would end the block.
     data = json.dumps(requests, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
     items = "".join(f"<li>{_text(item)}</li>" for item in problems)
     banner = f'<div class="banner {"alarm" if problems else "good"}">{_text(verdict)}'

@@ -53,6 +53,7 @@ class TreeNodes:
         """PATH(index, D[size]): the audit path of a leaf, lowest first. Raises IndexError, OSError."""
         if not 0 <= index < size <= self.size:
             raise IndexError(f"leaf {index} is not in a tree of {size}")
+        # `pread` does not see what is still in a file object's buffer.
         for level in self._levels:
             level.flush()
         path, start, end = [], 0, size

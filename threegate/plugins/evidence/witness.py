@@ -77,11 +77,13 @@ class Witness:
                 durable.sync_folder(folder.parent)
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
+                # Two witnesses with one key could cosign two histories of one log.
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path = folder / _STATE
                 key, seen = _read(path) if os.path.lexists(path) else (_new_key(name), {})
                 witness = cls(folder, key, logs, clock, lock, seen)
                 witness._check_state(name)
+                # A disk that takes no state is noticed now, not at the first checkpoint.
                 witness._write(seen)
             except BaseException:
                 os.close(lock)
@@ -132,6 +134,7 @@ class Witness:
             )
         signature = cosign(self.key, note, int(self.clock()))
         kept = {**self._seen, note.origin: replace(note, signatures=(*ours, signature))}
+        # First the disk, then the answer: after a crash, a forgotten cosignature would allow another history.
         try:
             self._write(kept)
         except OSError as error:

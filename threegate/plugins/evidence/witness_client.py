@@ -39,6 +39,7 @@ class WitnessClient:
         Raises Refused (the witness will not cosign this; `code` is the HTTP status), Unavailable (ask again later),
         InvalidInput (its answer is not a cosignature), TrailError.
         """
+        # The second time with the size that the witness named: it may have cosigned more than this process knows.
         for _ in range(2):
             status, kind, body = self._post(note, prove)
             if status != 409:
@@ -48,6 +49,7 @@ class WitnessClient:
             cosigned = with_cosignature(note, self._key, body)
             self._old = note.size
             return cosigned
+        # It goes to a terminal and a log.
         said = re.sub(r"[^ -~]+", " ", body.decode("utf-8", "replace")).strip()[: limits.WITNESS_SAID_CHARS]
         if status in (400, 403, 404, 409, 422):
             raise Refused(str(status), f"{status} {said}")
@@ -84,6 +86,7 @@ def _exchange(scheme: str, netloc: str, path: str, body: bytes) -> tuple[int, st
         connection.connect()
         opened = connection.sock
 
+        # A socket's timeout is for each read: a server that sends a byte at a time would hold the thread.
         def cut() -> None:
             late.set()
             with suppress(OSError):

@@ -34,6 +34,7 @@ class WitnessRequests:
         if not witnesses and not self._askers:
             return
         named = set(witnesses.items())
+        # A witness with another URL or key is another witness.
         for gone in self._askers.keys() - named:
             self._askers.pop(gone).end()
         for name, reference in named - self._askers.keys():

@@ -68,9 +68,11 @@ def _local_refusal(asked: PageRequest) -> str:
     names = {f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")}
     if port == 80:
         names |= {"127.0.0.1", "localhost", "[::1]"}
+    # A name of somebody else that resolves to 127.0.0.1 (DNS rebinding) comes with another Host.
     given = asked.headers.get("host", ())
     if len(given) != 1 or given[0].lower() not in names:
         return f"open it by its own address, http://127.0.0.1:{port}"
+    # Behind a proxy everybody would come from loopback.
     if any(name in asked.headers for name in _PROXIED):
         return "the page is not shown through a proxy"
     if any(origin != f"http://{given[0].lower()}" for origin in asked.headers.get("origin", ())):
@@ -177,6 +179,7 @@ class Challenges:
         now = self._clock()
         with self._lock:
             self._used = {text: at for text, at in self._used.items() if now - at <= limits.PASSKEY_LOGIN_SECONDS}
+            # Full is refused, not made room in: a used challenge that is forgotten would work again.
             if challenge in self._used or len(self._used) >= limits.PASSKEY_LOGINS:
                 return False
             self._used[challenge] = now

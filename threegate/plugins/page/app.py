@@ -135,6 +135,7 @@ class Guard:
             {name: headers.getlist(name) for name in headers},
             scope["method"] == "POST",
         )
+        # First where it comes from, then what it does, then who it is; whoever has a session is not counted.
         if why := refusal(asked, self._origin):
             return message(403, "Not shown", why)
         if scope["method"] not in self._methods:

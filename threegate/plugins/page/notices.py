@@ -72,6 +72,7 @@ class Notices(Work):
             self._thread.join(_CLOSE_SECONDS)
 
     def _put(self, to: tuple[Target, ...], title: str, body: str) -> None:
+        # Requests end in threads of their own; two of them must not start two senders.
         with self._beginning:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="notices", daemon=True)

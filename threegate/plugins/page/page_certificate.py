@@ -11,9 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
 from threegate.core import durable, limits
 from threegate.core.errors import Unavailable
 from threegate.core.workspace import Workspace
+from threegate.setup.certificates import certificate_pem, certify, common_name, new_key, private_pem
 
 _AUTHORITY, _CHAIN, _KEY = "approve-ca.pem", "approve-cert.pem", "approve-key.pem"
 
@@ -37,12 +42,6 @@ def certificate_files(workspace: Workspace) -> tuple[Path, Path]:
 
 def make_certificate(workspace: Workspace, host: str) -> MadeCertificate:
     """Create and write CA, certificate and key, replacing earlier ones. Raises Unavailable."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    from threegate.setup.certificates import certificate_pem, certify, common_name, new_key, private_pem
-
     days = limits.PAGE_CERTIFICATE_DAYS
     authority_key, key, issuer = new_key(), new_key(), common_name(f"ThreeGate for {host}"[:64])
     authority = certify(
@@ -55,6 +54,7 @@ def make_certificate(workspace: Workspace, host: str) -> MadeCertificate:
         extensions=[(x509.NameConstraints([x509.DNSName(host)], None), True)],
     )
     certificate = certify(
+        # An empty subject, so the alternative name is critical (RFC 5280, 4.2.1.6).
         x509.Name([]),
         key.public_key(),
         issuer,

@@ -97,6 +97,7 @@ def serving_at(workspace: Workspace, port: int) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Unavailable("another server of the page is just starting; try again") from None
+        # In place: a file that replaced it would not have the lock.
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(port).encode(), 0)
         yield
@@ -113,6 +114,7 @@ def served_port(workspace: Workspace) -> int | None:
     except OSError as error:
         raise _unusable(workspace, "read", error) from None
     try:
+        # The lock says whether a server runs; a killed one leaves its file behind.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         text = os.pread(descriptor, 8, 0).decode("ascii", "replace")
@@ -150,6 +152,7 @@ def _fresh(place: Path) -> bool:
         facts = place.lstat()
     except OSError:
         return False
+    # A time far in the future would never expire.
     age = time.time() - facts.st_mtime
     return stat.S_ISREG(facts.st_mode) and -_AHEAD_SECONDS <= age <= limits.PAGE_LOGIN_SECONDS
 

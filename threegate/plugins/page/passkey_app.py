@@ -180,6 +180,7 @@ class _PasskeyPage:
             known_operators(context),
             at=[datetime.now(UTC)],
         )
+        # Only now: a stranger without a passkey must not be able to use up a challenge.
         if not self._challenges.use(value["nonce"]):
             raise _expired()
         view, cookie = self.sessions.begin(f"{value['credential']} {entry.name}")
@@ -218,6 +219,7 @@ class _PasskeyPage:
         entry = _entry_of(context, credential, self._origin)
         if (value["credential"], statement.approved_by) != (credential, name):
             raise Refused("statement_mismatch", "the signature is from another passkey than the one that is logged in")
+        # The statement has the time at which its page was made, and the signature covers it.
         seconds = round((datetime.now(UTC) - statement.approved_utc).total_seconds())
         if seconds > limits.PASSKEY_STATEMENT_SECONDS:
             raise Refused("expired", "this was shown too long ago; reload the page")
@@ -226,6 +228,7 @@ class _PasskeyPage:
             raise InvalidInput(f"{place.path.name}: no longer a draft; see: threegate status")
         signed = render_signed(statement_bytes, _armor(entry, NAMESPACE_APPROVAL, value))
         with open_reviewed_draft(context, read_draft(self._workspace, place.path), compared=False) as reviewed:
+            # Made again from the draft as it is now: a statement that differs is refused.
             sealed = seal_as(context, reviewed, statement)
             done = promote(
                 context, reviewed, sealed, signed, actor=f"operator:{name}", reading=Reading(max(0, seconds), False)

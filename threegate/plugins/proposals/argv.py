@@ -86,6 +86,7 @@ def judge_argv(argv: Sequence[str], *, programs: Collection[str]) -> list[ArgvFi
     """Everything wrong with an argv. `programs` is the setting `request.programs`."""
     if not argv:
         return []
+    # Gate 1's own reader, so that nothing is allowed here that it would refuse later.
     found = _told(read_argv(argv, programs=programs))
     written = " ".join(argv)
     words, whole = [*map(str.lower, argv)], written.lower()
@@ -97,6 +98,7 @@ def judge_argv(argv: Sequence[str], *, programs: Collection[str]) -> list[ArgvFi
         found.append(_ENCODES)
     if suspect and _INLINE_DELETION.search(whole):
         found.append(_DELETES_INLINE)
+    # Not in the program's own name, which gate 1 has read.
     if _METACHARACTERS.search(written, len(argv[0]) + 1):
         found.append(_HAS_METACHARACTERS)
     if any(map(_is_refused_command, argv[1:])):

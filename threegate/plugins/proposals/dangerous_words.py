@@ -85,6 +85,7 @@ def _forms(text: str) -> list[list[str]]:
     spaced = lower if lower == plain else _CAMEL.sub(" ", plain).lower()
     if not plain.isascii():
         lower, spaced = lower.translate(_LOOKALIKES), spaced.translate(_LOOKALIKES)
+    # Each spelling is searched by itself: `p4ssWord` is found in one of them only.
     return [_WORD.findall(form) for form in {spaced, lower, spaced.translate(_DIGITS)}]
 
 

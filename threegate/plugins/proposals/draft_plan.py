@@ -143,6 +143,7 @@ class ChangePlan:
 def given_bytes(verdict: AllowedProposal, plan: DraftPlan, proposal_sha256: str) -> bytes:
     """args.json: the proposal's own words and the program's arguments, sorted so that it can be derived again."""
     proposal = verdict.proposal
+    # The program reads these words as data; they never become part of its code.
     value = {
         "proposal": {
             "sha256": proposal_sha256,

@@ -162,6 +162,7 @@ def _wrong(field: ToolField, item: Any) -> Iterator[tuple[str, str, str]]:
 
 def pointer(key: str) -> str:
     """One step of a JSON Pointer (RFC 6901) for a key from outside: printable ASCII, short, without secrets."""
+    # A key is foreign text too: it could be a secret, or control the terminal.
     shown = mask_secrets(key).encode("ascii", "backslashreplace").decode()
     plain = "".join(char if " " <= char <= "~" else f"\\x{ord(char):02x}" for char in shown)
     return "/" + plain.replace("~", "~0").replace("/", "~1")[: limits.PROPOSAL_KEY_CHARS]

@@ -72,6 +72,7 @@ def _listing(verdict: AllowedProposal, sources: ProposalSources) -> dict[str, by
     entries: list[dict[str, Any]] = []
     more = False
     for entry, _ in project.walk(start.parts, depth=int(args.get("maxDepth", limits.PROPOSAL_LIST_DEPTH))):
+        # One more than may be listed: that there are more must be said.
         if len(entries) >= most:
             more = True
             break

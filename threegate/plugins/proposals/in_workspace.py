@@ -86,6 +86,7 @@ def unneeded(workspace: Workspace) -> list[Path]:
                 data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)
             except OSError:
                 return []
+            # What this draft names is unknown, so anything may be needed.
             named.update(match.decode() for match in _DIGESTS.findall(data))
     folder = workspace.draft_files
     if folder.is_dir():

@@ -80,6 +80,7 @@ def _change(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: S
 
 def unified_diff(before: bytes, after: bytes, path: str) -> bytes:
     """A unified diff that `git apply` takes, byte for byte; of what git would call binary only that it differs."""
+    # git's own rule for what is binary.
     if b"\0" in before or b"\0" in after:
         return f"Binary files a/{path} and b/{path} differ\n".encode()
     lines = list(unified(_ended(before), _ended(after)))

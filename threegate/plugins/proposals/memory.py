@@ -96,6 +96,7 @@ def store_note(context: Context, proposed: ProposedNote, signed: bytes) -> None:
     """Record the signed act and add the note. Raises Refused, Unavailable, TrailError, OSError."""
     request_id = proposed.about["request_id"]
     line = json.dumps({**proposed.note, "request_id": request_id}, ensure_ascii=True, sort_keys=True).encode() + b"\n"
+    # Read again under the lock, which was free while the operator was reading.
     path = context.workspace.memory / NOTES_FILE
     with context.trail.locked() as held:
         settle_notes(context.workspace, held)

@@ -101,6 +101,7 @@ def derive_again(draft: bytes, proposal: bytes, inputs: Mapping[str, bytes], *, 
             try:
                 again = _render(verdict, primary, proposal, settings, when)
             except (ProjectError, ValueError, KeyError):
+                # Inputs that are not those of the lane make no plan.
                 again = None
             if again is not None and again.draft == draft and dict(again.inputs) == dict(inputs):
                 return verdict
@@ -134,6 +135,7 @@ def _render(
     slug = re.sub(r"[^a-z]", "-", verdict.proposal.tool.name)
     file_name = f"TR-{stamp:%Y%m%d-%H%M%S}Z-{slug}-{key[:12]}.md"
     findings: list[FormProblem] = []
+    # An agent's own words can break a rule (a secret, hidden characters); the draft is then made without them.
     for spoken in (True, False):
         words = DraftWords(verdict, key, sha256, stamp, settings, *_said(verdict, spoken))
         try:
@@ -158,6 +160,7 @@ def _blocked(verdict: AllowedProposal, problems: list[FormProblem]) -> ProposalV
 
 def _key(data: bytes) -> str:
     """What makes two proposals the same: the digest of their content, ignoring spacing."""
+    # Of the value, not of its bytes: with other spacing it must not be drafted a second time.
     value = canonical.loads_strict(data, max_bytes=limits.PROPOSAL_BYTES, max_depth=limits.PROPOSAL_DEPTH)
     return canonical.digest(value)
 

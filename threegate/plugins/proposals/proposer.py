@@ -79,6 +79,7 @@ class Proposer:
                 history.approved or history.claimed or history.end or self._lies_there(result.request_id)
             ):
                 return "draft", "drafted_before", history.file
+            # Another account has a request with this id; its draft must not be replaced.
             if history is not None and history.owner not in (None, owner):
                 return "invalid", "id_taken", None
             *files, proposal, draft = result.deliveries(self._workspace)
@@ -96,6 +97,7 @@ class Proposer:
                 ),
                 request_id=result.request_id,
                 actor="daemon",
+                # Before the draft: without its input files it could not be read.
                 prepare=lambda: self._put_inputs(files),
             )
         return "draft", None, None

@@ -121,6 +121,7 @@ def _conclude(at: _Judging) -> ProposalVerdict:
         errors = (*at.rejected, *at.blocked)
         return ProposalVerdict(verdict, at.risk, errors, tuple(at.reasons), "nothing", at.proposal)
     verdict, why = tool.verdict, "reads what it may read; nothing runs without an approval"
+    # An agent that says itself that it is dangerous is believed.
     if verdict == "auto" and tool.lane != "verdict only" and RISKS.index(at.declared) > RISKS.index(tool.risk):
         at.ask(f"the proposal declares {at.declared} risk", at.declared)
     if verdict == "approval" or at.raised:
@@ -214,6 +215,7 @@ def _check_dry_run(at: _Judging) -> None:
     found = judge_argv(argv, programs=programs) if argv is not None else []
     if command.strip():
         found += judge_command(command, programs=programs)
+    # Reasons, not errors: nothing of it will run.
     for item in found:
         at.reasons.append(f"{'would be blocked' if item.never else f'would be {item.risk}'}: {item.message}")
     if not found:

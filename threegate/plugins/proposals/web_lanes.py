@@ -73,6 +73,7 @@ def _create_issue(verdict: AllowedProposal, _primary: Mapping[str, bytes], setti
             "/repos/OWNER/NAME/issues"
         )
     body: dict[str, Any] = {"title": args["title"], "body": args["body"], "labels": args.get("labels", [])}
+    # http: the run's proxy adds the token and speaks TLS to the host, so the run sees neither.
     step = {
         "method": "POST",
         "url": f"http://{url.host}{url.rest}",

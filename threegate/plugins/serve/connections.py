@@ -49,6 +49,7 @@ class Connection:
 
     def must(self, what: str, seconds: float) -> None:
         """Close it unless `did` is called with the same word in time; a deadline that runs is not moved."""
+        # A client that sends a byte now and then must not get more time for it.
         if what not in self._deadlines:
             self._deadlines[what] = asyncio.get_running_loop().call_later(seconds, self.close)
 
@@ -157,6 +158,7 @@ class BoundedServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """uvicorn's, and then accept on these sockets."""
+        # No sockets: uvicorn would accept connections without asking `admit`.
         await super().startup(sockets=[])
         for listener in sockets or []:
             listener.setblocking(False)
@@ -196,12 +198,14 @@ class BoundedServer(uvicorn.Server):
             )
 
         loop, context = asyncio.get_running_loop(), self.config.ssl
+        # asyncio refuses these timeouts where there is no TLS.
         seconds = float(limits.SERVE_HEAD_SECONDS) if context else None
         try:
             await loop.connect_accepted_socket(
                 protocol, accepted, ssl=context, ssl_handshake_timeout=seconds, ssl_shutdown_timeout=seconds
             )
         except BaseException as error:
+            # Also if `close` cancelled it: a place that is not given back is lost for good.
             self._connections.remove(connection)
             if not isinstance(error, OSError | ssl.SSLError | asyncio.CancelledError):
                 raise

@@ -138,11 +138,13 @@ def create_app(options: HttpOptions) -> FastAPI:
     @app.middleware("http")
     async def in_front(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
+            # Before the token is compared and the body is read: guessing a token must be slow.
             if request.url.path not in _OPEN:
                 _count(request, everyone, known, options.token)
             response = await call_next(request)
         except _Refusal as refusal:
             response = refusal.response()
+        # A decision is about one call at one time; a cached one would let a later call pass.
         response.headers["Cache-Control"] = "no-store"
         response.headers["X-Content-Type-Options"] = "nosniff"
         return response
@@ -176,6 +178,7 @@ def create_app(options: HttpOptions) -> FastAPI:
             )
         except OSError:
             raise _not_recorded() from None
+        # The envelope refuses already; the status is for clients that look at nothing else.
         unreadable = any("cannot be read as JSON" in item["message"] for item in result["validation_errors"])
         return JSONResponse(result, status_code=400 if unreadable else 200)
 
@@ -312,6 +315,7 @@ async def _body_of(request: Request, seconds: float) -> bytes:
     if kind != "application/json":
         # A page in a browser can send other types to any address without permission.
         raise _Refusal(415, "unsupported_media_type", "send Content-Type: application/json")
+    # What follows on the connection would be the rest of this body, so it is closed.
     most, close = limits.AANA_EVENT_BYTES, {"Connection": "close"}
     try:
         data = await read_body(request, most, seconds)
@@ -367,7 +371,9 @@ def _count(request: Request, everyone: RateLimit, known: RateLimit, token: str |
 
 def _has_token(request: HTTPConnection, token: str) -> bool:
     """Exactly one Authorization header with exactly the token, compared in constant time."""
+    # Of two headers a proxy might read one and this server the other, so there must be exactly one.
     given = request.headers.getlist("authorization")
     scheme, _, credentials = (given[0] if len(given) == 1 else "").partition(" ")
+    # As bytes: compare_digest takes text in ASCII only, and a header may have any byte.
     right = hmac.compare_digest(credentials.strip().encode("latin-1"), token.encode())
     return scheme.lower() == "bearer" and right

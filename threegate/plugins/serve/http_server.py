@@ -29,9 +29,11 @@ def serve(
         app,
         log_config=None,
         access_log=False,
+        # X-Forwarded-For is a claim of the client.
         proxy_headers=False,
         server_header=False,
         lifespan="off",
+        # `connections` builds on this protocol, whatever else is installed.
         http="h11",
         ws="none",
         backlog=BACKLOG,
@@ -48,6 +50,7 @@ def serve(
             f"{certificate[0] if certificate else listener}: cannot be used ({error.strerror}); give a PEM "
             "chain and its key"
         ) from None
+    # It logs what clients send, and clients are not trusted.
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     ready(url_of(listener))
     BoundedServer(config).run(sockets=[listener])

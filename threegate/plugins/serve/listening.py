@@ -23,6 +23,7 @@ def bind(host: str, port: int, *, reachable: bool) -> socket.socket:
         raise Refused("no_auth", f"{host}: --no-auth works only on loopback; set THREEGATE_TOKEN instead")
     listener = socket.socket(family, kind, protocol)
     try:
+        # After a restart, connections of the previous server may still be closing.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(BACKLOG)

@@ -100,6 +100,7 @@ def _text(token: bytes) -> str | None:
 async def read_lines(readline: Callable[[int], Awaitable[bytes]], answer: Answer) -> AsyncIterator[str]:
     """The messages of a stream. Other lines are answered here. `readline(most)` returns at most `most` bytes."""
     while line := await readline(limits.MCP_LINE_BYTES + 1):
+        # What is left of a line that is too long is dropped: it would be taken for the next line.
         rest = line
         while len(rest) > limits.MCP_LINE_BYTES and not rest.endswith(b"\n"):
             rest = await readline(limits.MCP_LINE_BYTES + 1)
@@ -108,6 +109,7 @@ async def read_lines(readline: Callable[[int], Awaitable[bytes]], answer: Answer
         try:
             text = read_line(line.rstrip(b"\r\n"))
         except NotRead as error:
+            # A line of a megabyte can name a hundred thousand ids.
             for item in ids_of(line)[: limits.MCP_BATCH_ANSWERS]:
                 await answer(item, error.code, str(error))
         else:

@@ -164,6 +164,7 @@ class ToolServer:
         if name == DECIDE and self._gates is not None:
             return self._decide(self._gates, arguments)
         if name not in ("submit_request", "request_status", "read_result"):
+            # Its name is not repeated: it is foreign text, and a model reads this.
             return _failed("no such tool")
         if self._requester is None:
             return _failed("no workspace: start the server with --workspace DIR")
@@ -182,6 +183,7 @@ class ToolServer:
 
     def _decide(self, gates: WorkspaceGates, line: Mapping[str, Any]) -> CallToolResult:
         try:
+            # As bytes, for the same strict reader as a body over HTTP.
             return _answered(gates.decide_call(json.dumps(line).encode(), self._now()))
         except ThreeGateError as error:
             return _failed(str(error))

@@ -109,6 +109,7 @@ class _Out:
 async def serve_stdio(tools: ToolServer) -> None:
     """Serve on stdin and stdout until the client disconnects. Other output goes to stderr."""
     with open(os.dup(0), "rb") as stdin, open(os.dup(1), "wb", buffering=0) as stdout:
+        # A library that prints to stdout would break the protocol.
         os.dup2(2, 1)
 
         def write(data: bytes) -> None:
@@ -140,6 +141,7 @@ async def serve_socket(listener: socket.socket, make: Callable[[], ToolServer]) 
     async with anyio.create_task_group() as clients:
         while True:
             await anyio.wait_readable(listener)
+            # The client may be gone between the two calls.
             with contextlib.suppress(OSError):
                 connection, _ = listener.accept()
                 if room.available_tokens < 1:
@@ -152,8 +154,10 @@ async def serve_socket(listener: socket.socket, make: Callable[[], ToolServer]) 
 async def _serve_client(connection: socket.socket, tools: ToolServer, room: anyio.CapacityLimiter) -> None:
     async with room:
         connection.setblocking(True)
+        # A client that never reads must not hold a thread forever.
         seconds = struct.pack("ll", limits.DOOR_SEND_SECONDS, 0)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, seconds)
+        # Any failure ends this client only; in the task group it would end all of them.
         with connection, connection.makefile("rb") as stream, contextlib.suppress(Exception):
             await serve_stream(tools, stream, connection.sendall)
 

@@ -30,6 +30,7 @@ class RateLimit:
         """Take one request of this address: 0 if it may pass, else the whole seconds to wait (at least 1)."""
         now = self._clock()
         client = client_of(address)
+        # Taken out and put back at the end, so that the first is the one that was quiet longest.
         left, before = self._buckets.pop(client, (self._capacity, now))
         left = min(self._capacity, left + (now - before) * self._capacity / 60)
         passes = left >= 1
@@ -46,7 +47,9 @@ def client_of(address: str) -> str:
     except ValueError:
         return address
     if isinstance(ip, ipaddress.IPv6Address):
+        # So a dual-stack socket names an IPv4 client.
         if ip.ipv4_mapped is not None:
             return str(ip.ipv4_mapped)
+        # One host usually has a whole /64, and could come from another address each time.
         return str(ipaddress.ip_network((ip, 64), strict=False))
     return str(ip)

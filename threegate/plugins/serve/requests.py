@@ -41,6 +41,7 @@ class RequesterAccess:
         name, content = _text(arguments, "file_name"), _text(arguments, "content")
         if not _FILE_NAME.fullmatch(name):
             raise InvalidInput("file_name must be TR-YYYYMMDD-HHMMSSZ-<slug>.md")
+        # JSON can carry lone surrogates; gate 1 then finds bytes that are not UTF-8, with a line number.
         data = content.encode("utf-8", "surrogatepass")
         if len(data) > limits.REQUEST_BYTES:
             raise InvalidInput(f"content is larger than {limits.REQUEST_BYTES} bytes; make it smaller")
@@ -57,6 +58,7 @@ class RequesterAccess:
         if not report.valid:
             fixes = propose_fixes(data, report, settings=settings, now=now)
             return {**answer, "fixes": [fix.to_json() for fix in fixes]}
+        # The daemon would refuse it as well, but only later; here the agent can fix it at once.
         if report.request is not None and self.id_used(report.request.request_id):
             findings = [*report.findings, used_id_finding(report.request)]
             return {

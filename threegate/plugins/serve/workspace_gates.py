@@ -85,16 +85,19 @@ class WorkspaceGates:
         """
         begun = time.perf_counter_ns()
         value = _line(data)
+        # One call at a time: the sessions are one state, and two calls could both take what only one may.
         with self._lock:
             play = self._current_play()
             if max(len(play.table.sessions), len(play.claimed)) >= limits.SERVE_CONTRACT_SESSIONS:
                 raise Unavailable(f"{limits.SERVE_CONTRACT_SESSIONS} sessions or claims are open; restart the server")
             self._take(len(data), play)
             try:
+                # The server's own clock: a caller that sets the time could outwait a limit.
                 answer = play.line({**value, "at": self._clock() - self._began}).to_json()
             except InvalidInput as error:
                 raise InvalidInput(mask_secrets(str(error))) from None
             except (ArithmeticError, KeyError, RecursionError, TypeError, ValueError):
+                # Values of a caller reach the contracts' expressions; whatever they raise must not end as an allow.
                 raise InvalidInput("the call cannot be judged; do not execute") from None
         outcome = answer.get("outcome", {})
         reasons = [*answer.get("reasons", ()), *outcome.get("reasons", ())]
