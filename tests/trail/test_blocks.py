@@ -1,4 +1,4 @@
-"""Whole blocks of lines: their hashes, and the quick way through them, which must find all that the slow one does."""
+"""Blocks of the trail's bytes: a changed line is found wherever they end, and a line must have the one form."""
 
 from __future__ import annotations
 
@@ -12,25 +12,11 @@ from hypothesis import strategies as st
 from tests.trail.workspaces import grow, make_workspace, raw_trail
 from threegate.core.workspace import Workspace
 from threegate.trail import tree
-from threegate.trail.chain import Chain, leaf_hashes
+from threegate.trail.chain import Chain
 from threegate.trail.event import LineError
 from threegate.trail.verify import verify_trail
 
 LINES = raw_trail(300)
-BLOCK = b"".join(line + b"\n" for line in LINES[:70])
-
-
-def leaves(lines: list[bytes]) -> list[bytes]:
-    return [tree.leaf_hash(line) for line in lines]
-
-
-def test_a_block_up_to_the_first_line_without_its_hash() -> None:
-    assert leaf_hashes(BLOCK) == leaves(LINES[:70])
-    changed = BLOCK.replace(b'"n":40', b'"n":41')
-    assert leaf_hashes(changed) == leaves(LINES[:39])
-    assert leaf_hashes(b"garbage\n" + BLOCK) == []
-    assert leaf_hashes(BLOCK + b"no newline") == leaves(LINES[:70])
-    assert leaf_hashes(b"") == []
 
 
 @pytest.fixture(name="workspace", scope="module")
@@ -70,16 +56,6 @@ def test_a_frontier_grows_by_leaves_as_by_lines(sizes: list[int]) -> None:
         assert (many.size, many.root()) == (one.size, one.root())
 
 
-def test_plain_lines_are_taken_as_one_by_one() -> None:
-    quick, slow, seen = Chain(), Chain(), []
-    quick.take(LINES[0])
-    slow.take(LINES[0])
-    assert quick.take_plain(LINES, 1, 200, seen.append) == 200
-    assert seen == [slow.take(line) for line in LINES[1:200]]
-    assert (quick.seq, quick.hash, quick.time, quick.type, quick.line) == (
-        slow.seq, slow.hash, slow.time, slow.type, slow.line)  # fmt: skip
-
-
 FORGED = [
     {"v": True}, {"v": 2}, {"v": "1"}, {"seq": 2.0}, {"seq": 3}, {"seq": True}, {"actor": 5}, {"actor": None}, {"data": []},  # noqa: E501
     {"data": None}, {"request_id": 3}, {"time": "2026-13-01T00:00:02.000Z"}, {"time": "2026-01-01T00:00:00.000Z"},
@@ -91,24 +67,22 @@ FORGED = [
 
 
 @pytest.mark.parametrize("change", FORGED, ids=str)
-def test_a_line_with_the_right_hash_and_the_wrong_form_stops_the_quick_way(change: dict) -> None:
-    """Whoever writes the file makes hashes that fit: the quick way must check all that the slow one does."""
+def test_a_line_with_the_right_hash_and_the_wrong_form_is_none(change: dict) -> None:
+    """Whoever writes the file makes hashes that fit."""
     value = {key: item for key, item in orjson.loads(LINES[1]).items() if key != "hash"} | change
     value["hash"] = hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
-    line = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    assert len(leaf_hashes(line + b"\n")) == 1, "the hash is right"
     chain = Chain()
     chain.take(LINES[0])
-    assert chain.take_plain([line], 0, 1, None) == 0
     with pytest.raises(LineError):
-        chain.take(line)
+        chain.take(orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
 
 
 @pytest.mark.parametrize("respell", [lambda line: line.replace(b":", b": ", 1), lambda line: line + b" ",
                                      lambda line: line.replace(b"observed", b"\\u006fbserved")])  # fmt: skip
-def test_another_spelling_stops_the_quick_way(respell) -> None:
+def test_another_spelling_is_no_line(respell) -> None:
     chain = Chain()
     chain.take(LINES[0])
-    assert chain.take_plain([respell(LINES[1])], 0, 1, None) == 0
-    assert chain.take_plain([b"", b"[]", b"5"], 0, 3, None) == 0
-    assert chain.take_plain([LINES[1]], 0, 1, None) == 1
+    for line in (respell(LINES[1]), b"", b"[]", b"5"):
+        with pytest.raises(LineError):
+            chain.take(line)
+    assert chain.take(LINES[1]).seq == 2

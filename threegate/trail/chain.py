@@ -6,32 +6,17 @@ is the closed segments ``trail-<last seq>.jsonl`` in order, then ``trail.jsonl``
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-
-import orjson
+from typing import Final, NamedTuple
 
 from threegate.core import limits
 from threegate.core.errors import TrailError
-from threegate.trail.event import (
-    HASH_MARK,
-    HASH_PART,
-    KEYS,
-    KIND,
-    TIME,
-    VERSION,
-    Event,
-    LineError,
-    check_values,
-    parse_line,
-)
-from threegate.trail.payloads import PAYLOADS
-from threegate.trail.tree import LEAF_PREFIX, leaf_hash
+from threegate.trail.event import Event, LineError, parse_line
+from threegate.trail.tree import leaf_hash
 
 WORKSPACE_ID = re.compile(r"ws-[0-9a-f]{32}")
 SEGMENT = re.compile(r"trail-([0-9]{12})\.jsonl")
@@ -39,10 +24,8 @@ CHUNK = 1 << 20
 """Bytes of the trail that are read at once."""
 MARKING: Final = frozenset(("workspace_created", "workspace_adopted", "checkpoint", "rotated"))
 """Types that say something about the trail itself; who verifies looks at each of them."""
-_PLAIN_TYPES = PAYLOADS.keys() - MARKING
-_PLAIN_VALUES = frozenset((str, int, bool, type(None)))
-_CANONICAL = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
-_fields = itemgetter("v", "seq", "time", "type", "request_id", "actor", "data", "prev", "hash")
+_LEAVES: Final = 10_000
+"""Leaf hashes that are given at once."""
 
 
 class ChainError(LineError):
@@ -80,49 +63,6 @@ class Chain:
         self.follow(event)
         return event
 
-    def take_plain(self, lines: Sequence[bytes], start: int, end: int, on_event: Callable[[Event], None] | None) -> int:
-        """Take ``lines[start:end]`` as long as each is the next event and of a plain type; returns where it stopped.
-
-        The caller has checked that the lines are ASCII, no longer than a line may be, and have the hashes that they
-        name. The same checks as `take`, without its words: what is wrong with the line where it stops, `take` says.
-        """
-        seq, prev, time, kind = self.seq, self.hash, self.time, self.type
-        loads, dumps, fields, canonical, make = orjson.loads, orjson.dumps, _fields, _CANONICAL, tuple.__new__
-        number = start
-        for number in range(start, end):
-            line = lines[number]
-            try:
-                value: Any = loads(line)
-                version, seq_, time_, kind_, request_id, actor, data, prev_, hash_ = fields(value)
-                if (
-                    seq_ != seq + 1
-                    or prev_ != prev
-                    or time_ < time
-                    or (kind_ not in _PLAIN_TYPES and (kind_ in MARKING or not KIND(kind_)))
-                    or version != VERSION
-                    or type(version) is not int
-                    or type(seq_) is not int
-                    or type(actor) is not str
-                    or type(data) is not dict
-                    or not (request_id is None or type(request_id) is str)
-                    or len(value) != len(KEYS)
-                    or not TIME(time_)
-                    or dumps(value, None, canonical) != line
-                ):
-                    break
-                if not _PLAIN_VALUES.issuperset(map(type, data.values())):
-                    check_values(data)
-            except (ValueError, TypeError, KeyError):
-                break
-            seq, prev, time, kind = seq_, hash_, time_, kind_
-            if on_event is not None:
-                on_event(make(Event, (seq_, time_, kind_, request_id, actor, data, prev_, hash_, line)))
-        else:
-            number = end
-        if number > start:
-            self.seq, self.hash, self.time, self.type, self.line = seq, prev, time, kind, lines[number - 1]
-        return number
-
     def follow(self, event: Event) -> None:
         """Stand after `event` without a check: it is our own, or it is where verification goes on after a problem."""
         self.seq, self.time, self.type, _, _, _, _, self.hash, self.line = event
@@ -159,48 +99,6 @@ def read_lines(descriptor: int, start: int, end: int) -> Iterator[RawLine]:
             return
     if rest:
         yield RawLine(rest, at, False)
-
-
-def read_blocks(descriptor: int, end: int) -> Iterator[bytes]:
-    """An open file up to byte `end` in blocks of whole lines, newlines included; only the last may lack its newline.
-
-    It ends behind the first piece that is longer than any event. Raises OSError.
-    """
-    rest = b""
-    position = 0
-    while position < end:
-        chunk = os.pread(descriptor, min(CHUNK, end - position), position)
-        if not chunk:
-            break
-        position += len(chunk)
-        cut = chunk.rfind(b"\n") + 1
-        if cut:
-            yield rest + chunk[:cut]
-            rest = chunk[cut:]
-        else:
-            rest += chunk
-        if len(rest) > limits.TRAIL_LINE_BYTES:
-            break
-    if rest:
-        yield rest
-
-
-def leaf_hashes(block: bytes) -> list[bytes]:
-    """The RFC 6962 leaf hashes, 32 bytes each, of a block's whole lines up to the first without the hash that it
-    names.
-    """
-    sha256 = hashlib.sha256
-    leaves: list[bytes] = []
-    keep = leaves.append
-    lines = block.split(b"\n")
-    lines.pop()
-    for line in lines:
-        at = line.rfind(HASH_MARK)
-        end = at + HASH_PART
-        if at < 0 or sha256(line[:at] + line[end:]).hexdigest().encode() != line[end - 65 : end - 1]:
-            break
-        keep(sha256(LEAF_PREFIX + line).digest())
-    return leaves
 
 
 def segment_paths(folder: Path) -> list[Path]:
@@ -295,8 +193,9 @@ def leaf_blocks(parts: list[Part]) -> Iterator[list[bytes]]:
     """The leaf hashes of all whole lines, block by block; nothing is checked. Closes the files."""
     try:
         for _, descriptor, size in parts:
-            for block in read_blocks(descriptor, size):
-                yield [leaf_hash(line) for line in block.split(b"\n")[:-1]]
+            leaves = (leaf_hash(raw.data) for raw in read_lines(descriptor, 0, size) if raw.whole)
+            while block := list(islice(leaves, _LEAVES)):
+                yield block
     finally:
         for _, descriptor, _ in parts:
             os.close(descriptor)

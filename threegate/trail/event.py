@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -26,7 +27,8 @@ from threegate.trail.payloads.payload import History, frozen_fields
 
 VERSION: Final = 1
 
-KEYS = frozenset(("v", "seq", "time", "type", "request_id", "actor", "data", "prev", "hash"))
+_KEYS: Final = 9
+_fields = itemgetter("v", "seq", "time", "type", "request_id", "actor", "data", "prev", "hash")
 TIME = re.compile(
     r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z"
 ).fullmatch
@@ -275,20 +277,21 @@ def parse_line(line: bytes) -> Event:
         value = _loads(line)
     except orjson.JSONDecodeError:
         raise LineError("is no JSON") from None
-    if type(value) is not dict or len(value) != len(KEYS) or value.keys() != KEYS:
+    try:
+        version, seq, time, kind, request_id, actor, data, prev, digest = _fields(value)
+    except (KeyError, TypeError, IndexError):
+        raise LineError("has not exactly the keys of an event") from None
+    if type(value) is not dict or len(value) != _KEYS:
         raise LineError("has not exactly the keys of an event")
     if _dumps(value, None, _SORTED) != line:
         raise LineError("is not in canonical form")
     if not line.isascii():
         raise LineError("is not in canonical form (it is not ASCII)")
-    digest = value["hash"]
     at = line.rfind(HASH_MARK)
     if type(digest) is not str or len(digest) != 64 or at < 0:
         raise LineError("has no hash of 64 hex digits")
     if _sha256(line[:at] + line[at + HASH_PART :]).hexdigest() != digest:
         raise LineError("does not have the hash that it names: it was changed")
-    version, seq, time, kind = value["v"], value["seq"], value["time"], value["type"]
-    request_id, actor, data, prev = value["request_id"], value["actor"], value["data"], value["prev"]
     if (
         type(version) is not int
         or version != VERSION
@@ -304,7 +307,8 @@ def parse_line(line: bytes) -> Event:
     ):
         raise LineError("has a value of a wrong type")
     check_values(data)
-    return Event(seq, time, kind, request_id, actor, data, prev, digest, line)
+    # Verification makes one for each line: a tuple's own way is a third faster than the class's.
+    return tuple.__new__(Event, (seq, time, kind, request_id, actor, data, prev, digest, line))
 
 
 def check_values(data: dict[str, Any]) -> None:

@@ -12,18 +12,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from threegate.core import durable, limits
-from threegate.core.canonical import INTEGER_MAX
 from threegate.core.errors import InvalidInput, TrailError, Unavailable
-from threegate.core.limits import TRAIL_LINE_BYTES
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.trail.chain import (
     MARKING,
     Chain,
     ChainError,
-    leaf_hashes,
     open_segment,
-    read_blocks,
+    read_lines,
     segment_path,
     segment_paths,
 )
@@ -120,40 +117,16 @@ class _Run:
             return
         self.result.segments += 1
         try:
-            size, number = self._settled_size(descriptor), 0
-            for block in read_blocks(descriptor, size):
-                number = self._read_block(path, number, block)
+            number = 0
+            for number, raw in enumerate(read_lines(descriptor, 0, self._settled_size(descriptor)), start=1):
+                if raw.whole:
+                    self._read_line(path, number, raw.data)
+                else:
+                    torn = LineError("has no end: it was cut off, or is being written")
+                    self._bad(path, number, raw.data, torn)
             self.result.lines += number
         finally:
             os.close(descriptor)
-
-    def _read_block(self, path: Path, number: int, block: bytes) -> int:
-        """Check the lines of one block, of which the first has the number after `number`; returns the last one's."""
-        lines = block.split(b"\n")
-        rest = lines.pop()
-        fit = block.isascii() and max(map(len, lines), default=0) <= TRAIL_LINE_BYTES
-        leaves = leaf_hashes(block) if fit else []
-        at = 0
-        while at < len(lines):
-            until = min(len(leaves), at + self._plain_lines())
-            if at < until and self.chain.seq:
-                began, at = at, self.chain.take_plain(lines, at, until, self._on_event)
-                self.frontier.extend(leaves[began:at])
-            if at < len(lines):
-                self._read_line(path, number + at + 1, lines[at])
-                at += 1
-        number += len(lines)
-        if rest:
-            number += 1
-            self._bad(path, number, rest, LineError("has no end: it was cut off, or is being written"))
-        return number
-
-    def _plain_lines(self) -> int:
-        """How many lines may be taken before one at which a checkpoint or the kept head has to be looked at."""
-        before = self._notes[-1][0] - self.frontier.size - 1 if self._notes else INTEGER_MAX
-        if self._kept_seq > self.chain.seq:
-            before = min(before, self._kept_seq - self.chain.seq - 1)
-        return max(0, before)
 
     def _read_line(self, path: Path, number: int, line: bytes) -> None:
         """Check one line, and report everything that is wrong with it."""
