@@ -15,7 +15,7 @@ from threegate.contracts.state import Call, Decision, block
 from threegate.contracts.tool_names import resolve
 
 if TYPE_CHECKING:
-    from threegate.contracts.rules import Rules, ToolRules
+    from threegate.contracts.tool_rules import Rules, ToolRules
 
 Asked = list[tuple["ToolRules", Any]]
 """Each plan that applies to a call, with the arguments as it sees them."""

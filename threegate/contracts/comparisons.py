@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from threegate.contracts.json_paths import MISSING, selected
+from threegate.contracts.json_paths import MISSING
 from threegate.contracts.path_compiler import Path, compile_path
 from threegate.core import limits
 from threegate.core.json_operators import Test, equals, json_equal
@@ -44,7 +44,7 @@ def _judge(name: str, operand: Any) -> Judge:
     """The test of any operator; `equals_arg` looks at two values of the arguments. Raises BadPattern, BadOperand."""
     if name == "equals_arg":
         other = compile_path(operand)
-        return lambda value, root: _same(value, selected(other, root))
+        return lambda value, root: _same(value, other.selected(root))
     if name == "not" and "equals_arg" in operand:
         inner = [_judge(*item) for item in operand.items()]
         return lambda value, root: negation([_beside(root, one) for one in inner])(value)
@@ -93,7 +93,7 @@ class Entry:
                 self.failure = _single_failure(path.get, name, operand, test)
 
     def _failure(self, root: Any) -> tuple[str, Any, Any] | None:
-        values = selected(self.path, root)
+        values = self.path.selected(root)
         if values is None:
             return "path", f"at most {limits.CONTRACT_JSONPATH_NODES} values", "more"
         if self.absent:
@@ -112,7 +112,7 @@ class Entry:
 
     def _matches(self, root: Any) -> bool:
         """Whether this condition blocks: it is true for some value, or cannot be judged."""
-        values = selected(self.path, root)
+        values = self.path.selected(root)
         if values is None:
             return True
         if self.absent:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from threegate.contracts.diagnostics import Diagnostic
     from threegate.contracts.model_tool import ToolContract
     from threegate.contracts.model_workflow import WorkflowContract
-    from threegate.contracts.rules import Rules
+    from threegate.contracts.tool_rules import Rules
 
 SESSION_FILE: Final = "session.yaml"
 

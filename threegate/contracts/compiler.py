@@ -19,9 +19,9 @@ from threegate.contracts.model_common import Model, Operators, Terms
 from threegate.contracts.model_session import SessionContract
 from threegate.contracts.model_tool import ToolContract
 from threegate.contracts.model_workflow import WorkflowContract
-from threegate.contracts.rules import Rules, Tool, apply
 from threegate.contracts.schema_derived import Derived, derive, read_parameters
 from threegate.contracts.session_check import check_session, check_tools
+from threegate.contracts.tool_rules import Rules, Tool, apply
 from threegate.core import limits
 from threegate.core.canonical import StrictJSONError, digest, loads_strict, sha256_hex
 

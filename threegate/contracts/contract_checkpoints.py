@@ -10,7 +10,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from threegate.contracts.json_paths import selected
 from threegate.contracts.state import ALLOW, Call, CheckpointDemand, Decision, Reason
 from threegate.core import canonical
 
@@ -47,7 +46,7 @@ def demands_of(asked: Asked) -> list[CheckpointDemand]:
 
 
 def _shown(path: Any, arguments: Any) -> Any:
-    values = selected(path, arguments)
+    values = path.selected(arguments)
     if values is None:
         return "(too many values)"
     return None if not values else values[0] if len(values) == 1 else values

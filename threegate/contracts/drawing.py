@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from html import escape
 
 from threegate.contracts.compiled import Compiled
-from threegate.contracts.rules import Rules
+from threegate.contracts.tool_rules import Rules
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 190, 44, 70, 26, 30
 

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from threegate.contracts import contract_checkpoints, totals
 from threegate.contracts.calls import loop_key, plans_of
-from threegate.contracts.json_paths import MISSING, PathTooWide, selected
-from threegate.contracts.state import ALLOW, EXACT, Call, Decision, OutputValues, Reason, Session, Total, block, exact
+from threegate.contracts.decimals import EXACT, exact
+from threegate.contracts.json_paths import MISSING, PathTooWide
+from threegate.contracts.state import ALLOW, Call, Decision, OutputValues, Reason, Session, Total, block
 from threegate.contracts.transitions import (
     Effect,
     close,
@@ -37,7 +38,7 @@ from threegate.request.strict_texts import negation
 if TYPE_CHECKING:
     from threegate.contracts.comparisons import Entry
     from threegate.contracts.model_tool import ToolContract
-    from threegate.contracts.rules import Rules, ToolRules
+    from threegate.contracts.tool_rules import Rules, ToolRules
 
 __all__ = [
     "Effect",
@@ -210,7 +211,7 @@ def _policy(reasons: list[Reason], plan: ToolRules, principal: Mapping[str, Any]
 def _without(entries: Sequence[Entry], principal: Mapping[str, Any]) -> str:
     """The attributes that the rules require and the principal lacks, as the end of a message."""
     paths = [entry.path for entry in entries if not entry.absent]
-    missing = dict.fromkeys(path.text for path in paths if selected(path, principal) == [])
+    missing = dict.fromkeys(path.text for path in paths if path.selected(principal) == [])
     return f", which has no {', no '.join(missing)}" if missing else ""
 
 

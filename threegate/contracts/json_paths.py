@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from threegate.contracts.path_compiler import Path
+from typing import Final
 
 
 class _Missing:
@@ -26,11 +23,3 @@ class PathTooWide(ValueError):
 
 class BadPath(ValueError):
     """The text is not a path that is supported here."""
-
-
-def selected(path: Path, root: Any) -> list[Any] | None:
-    """What a path selects; None if it selects more than the limit."""
-    try:
-        return path.select(root)
-    except PathTooWide:
-        return None

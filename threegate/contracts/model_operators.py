@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from threegate.contracts.decimals import exact
 from threegate.contracts.model_common import (
     WHEN,
     Checkpoint,
@@ -27,7 +28,6 @@ from threegate.contracts.model_common import (
     ValueInvariant,
     said,
 )
-from threegate.contracts.state import exact
 
 Text = Annotated[str, Field(min_length=1)]
 Listed = Annotated[list[Text], Field(min_length=1)]

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from threegate.contracts.comparisons import Entry
+from threegate.contracts.decimals import exact
 from threegate.contracts.json_paths import BadPath
 from threegate.contracts.model_common import (
     JsonPath,
@@ -28,7 +29,6 @@ from threegate.contracts.model_common import (
     said,
 )
 from threegate.contracts.path_compiler import Path, compile_path
-from threegate.contracts.state import exact
 from threegate.core import limits
 
 _PROVIDER_TERM: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@-]*(=[^\s+]+)?")

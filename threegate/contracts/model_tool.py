@@ -1,6 +1,6 @@
 """The per-tool contract, <tool>.yaml: every field of the contract YAML format, and three extensions.
 
-Invariant: what one contract decides alone is decided here; what depends on the session's rules is in `rules.py`.
+Invariant: what one contract decides alone is decided here; what depends on the session's rules is in `tool_rules.py`.
 """
 
 from __future__ import annotations

@@ -58,6 +58,13 @@ class Path:
         value = self.get(root)
         return [] if value is MISSING else [value]
 
+    def selected(self, root: Any) -> list[Any] | None:
+        """As `select`; None if it selects more than the limit."""
+        try:
+            return self.select(root)
+        except PathTooWide:
+            return None
+
     def absence(self, root: Any) -> Absence:
         """Why the path selects nothing, judged where its walk ends. Only for a path that selects nothing."""
         return _absence(self.query, root)

@@ -18,9 +18,9 @@ from threegate.contracts.engine import check_alone
 from threegate.contracts.json_paths import MISSING
 from threegate.contracts.model_tool import GoldenCase
 from threegate.contracts.play import Play
-from threegate.contracts.rules import Rules, ToolRules
 from threegate.contracts.state import Reason
 from threegate.contracts.tool_names import resolve
+from threegate.contracts.tool_rules import Rules, ToolRules
 from threegate.core.errors import InvalidInput
 
 EXPECT_KEYS = frozenset({"expect", "code", "codes", "outcome_is", "why"})

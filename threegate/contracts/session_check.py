@@ -15,8 +15,8 @@ from threegate.contracts.json_paths import BadPath
 from threegate.contracts.model_common import Problem
 from threegate.contracts.model_session import Aggregate, SessionContract
 from threegate.contracts.phases import phase_problems, tool_phase_problems
-from threegate.contracts.rules import ALL, Tool
 from threegate.contracts.tool_names import bad_reference
+from threegate.contracts.tool_rules import ALL, Tool
 
 
 def check_session(document: Document, contract: SessionContract, tools: Mapping[str, Tool]) -> Iterator[Diagnostic]:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from threegate.contracts import call_json, engine
 from threegate.contracts.compiled import SESSION_FILE, Compiled
+from threegate.contracts.decimals import EXACT
 from threegate.contracts.state import (
-    EXACT,
     Answer,
     Call,
     CallOutcome,

@@ -11,22 +11,14 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from threegate.contracts.json_paths import MISSING
 from threegate.core import limits
 
 if TYPE_CHECKING:
-    from threegate.contracts.rules import Rules
-
-EXACT: Final = Context(prec=1200)
-"""Enough digits that the sum of doubles is never rounded: totals do not depend on the order of calls."""
-
-
-def exact(number: int | float) -> Decimal:
-    """A JSON number as the decimal that is written."""
-    return Decimal(number) if isinstance(number, int) else Decimal(repr(number))
+    from threegate.contracts.tool_rules import Rules
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from threegate.contracts.calls import Asked, plans_of
-from threegate.contracts.json_paths import selected
-from threegate.contracts.state import EXACT, Call, PendingCall, Reason, Session, Tally, Total, exact
+from threegate.contracts.decimals import EXACT, exact
+from threegate.contracts.state import Call, PendingCall, Reason, Session, Tally, Total
 from threegate.contracts.tool_names import resolve
 from threegate.core import canonical
 from threegate.core.json_operators import is_number
 
 if TYPE_CHECKING:
     from threegate.contracts.model_session import Aggregate, Envelope, Stage
-    from threegate.contracts.rules import ToolRules
+    from threegate.contracts.tool_rules import ToolRules
 
 
 def canonical_text(value: Any) -> str:
@@ -91,7 +91,7 @@ def measure(aggregate: Aggregate, plan: ToolRules, arguments: Any) -> list[Any] 
     path = aggregate.at
     if path is None:
         return [1]
-    values = selected(path, arguments)
+    values = path.selected(arguments)
     if values == []:
         absence = path.absence(arguments)
         if absence == "no such key" and aggregate.name in plan.lacking:
@@ -213,7 +213,7 @@ def captured(envelope: Envelope, stage: Stage, arguments: Any, references: Mappi
     one number.
     """
     key = envelope.captures(stage)
-    values = selected(stage.at, arguments) or []
+    values = stage.at.selected(arguments) or []
     if key is None or len(values) != 1 or not is_number(values[0]):
         return {}
     if key in references:

@@ -15,26 +15,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from threegate.contracts.calls import Asked, loop_key, plans_of
-from threegate.contracts.json_paths import MISSING, selected
-from threegate.contracts.state import (
-    EXACT,
-    Call,
-    CallOutcome,
-    Decision,
-    OutputValues,
-    PendingCall,
-    Reason,
-    Session,
-    Tally,
-    exact,
-)
+from threegate.contracts.decimals import EXACT, exact
+from threegate.contracts.json_paths import MISSING
+from threegate.contracts.state import Call, CallOutcome, Decision, OutputValues, PendingCall, Reason, Session, Tally
 from threegate.contracts.totals import add, canonical_text, captured, effective_bounds, measured, value_digest
 from threegate.core import limits
 from threegate.request.strict_texts import all_clear
 
 if TYPE_CHECKING:
     from threegate.contracts.model_tool import ToolContract
-    from threegate.contracts.rules import Rules, ToolRules
+    from threegate.contracts.tool_rules import Rules, ToolRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +216,7 @@ def _advance(session: Session, asked: Asked) -> None:
 def _bind(session: Session, plan: ToolRules, source: str, root: Any) -> None:
     for bind in plan.contract.binds:
         if bind.source == source:
-            values = selected(bind.at, root)
+            values = bind.at.selected(root)
             if values is None:
                 session.binds.pop(bind.name, None)  # too wide to be a value: anything that refers to it is blocked
             elif values:
@@ -252,7 +242,7 @@ def _succeed(session: Session, asked: Asked, outcome: CallOutcome) -> None:
             if condition.resource.bind_from == "output" and not observed:
                 continue
             root = arguments if condition.resource.bind_from == "arguments" else outcome.output
-            values = selected(condition.resource.at, root) or []
+            values = condition.resource.at.selected(root) or []
             session.fulfilled.setdefault(key, set()).update(canonical_text(value) for value in values)
 
 
@@ -260,7 +250,7 @@ def _remember(session: Session, plan: ToolRules, output: Any) -> None:
     """Store digests of the values that some tool's `from_output` refers to."""
     for source in plan.remembered:
         kept = session.outputs.setdefault(source.key, OutputValues())
-        values = None if output is MISSING else selected(source.at, output)
+        values = None if output is MISSING else source.at.selected(output)
         digests = [value_digest(value) for value in values or ()]
         if values is None or None in digests or not all(map(all_clear, values)):
             kept.complete = False  # another value may be, or resemble, one that is not remembered

@@ -12,7 +12,8 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from threegate.contracts.calls import plans_of
-from threegate.contracts.state import EXACT, Call, Reason, Session, exact
+from threegate.contracts.decimals import EXACT, exact
+from threegate.contracts.state import Call, Reason, Session
 from threegate.contracts.totals import canonical_text
 from threegate.core.errors import Refused
 

@@ -21,6 +21,8 @@ class Granted(Covering):
     """The finished request that it was made from. None: it was made from a tool's schema."""
     calls: str | None = None
     """The tool whose calls it is for, as SERVER.TOOL. None: it is for no calls."""
+    inputs: tuple[str, ...] | None = None
+    """Names of the inputs whose bytes may differ, in lines of before 0.1.0."""
     widened: tuple[str, ...] | None = None
     """The parts of the request that may differ."""
     key: str | None = None
