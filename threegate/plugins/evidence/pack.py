@@ -340,6 +340,7 @@ class _Pack:
             except (OSError, StrictJSONError, ValueError, KeyError, TypeError, AttributeError):
                 return None
             return (document, contracts) if sha256_hex(document) == digest else None
+        # A request under a grant keeps no copy; today's policy may be the one.
         try:
             policy = load_policy(self.workspace, facts=policy_facts())
         except InvalidInput:
