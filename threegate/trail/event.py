@@ -27,7 +27,7 @@ from threegate.trail.payloads.payload import History, frozen_fields
 
 VERSION: Final = 1
 
-_KEYS: Final = 9
+_FIELD_COUNT: Final = 9
 _fields = itemgetter("v", "seq", "time", "type", "request_id", "actor", "data", "prev", "hash")
 TIME = re.compile(
     r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z"
@@ -40,7 +40,7 @@ _APART: Final = "\n\0\n"
 """Between texts that are searched together. A form may begin or end at a line's end as at that of a text, and none goes
 on over this: so what is a secret in one of them is found in all of them.
 """
-_DEPTH: Final = 5
+_LEVELS: Final = 5
 """Lists and objects within each other in an event's data (4), and the list that the data is in."""
 RESERVED: Final = ("files", "ids_sha256", "nonce", "signed")
 """The keys that have a meaning for the core in every kind of a plugin, known or not (`trail.reserved`)."""
@@ -219,8 +219,8 @@ def _masked(value: list[Any]) -> list[Any]:
         texts.append(text)
         return text
 
-    clean: list[Any] = trail_value(value, noted, _DEPTH)
-    return trail_value(value, None, _DEPTH) if has_secret(_APART.join(texts)) else clean
+    clean: list[Any] = trail_value(value, noted, _LEVELS)
+    return trail_value(value, None, _LEVELS) if has_secret(_APART.join(texts)) else clean
 
 
 def make_event(
@@ -281,7 +281,7 @@ def parse_line(line: bytes) -> Event:
         version, seq, time, kind, request_id, actor, data, prev, digest = _fields(value)
     except (KeyError, TypeError, IndexError):
         raise LineError("has not exactly the keys of an event") from None
-    if type(value) is not dict or len(value) != _KEYS:
+    if type(value) is not dict or len(value) != _FIELD_COUNT:
         raise LineError("has not exactly the keys of an event")
     if _dumps(value, None, _SORTED) != line:
         raise LineError("is not in canonical form")
