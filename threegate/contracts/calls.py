@@ -34,6 +34,7 @@ def plans_of(rules: Rules, call: Call) -> Asked | Decision:
         return [(plan, call.arguments)]
     if call.tool == call.backend:
         return [(plan, _root(plan, call))]
+    # The backend's contract applies as well: naming a tool with weaker rules must not lift it.
     base = rules.plans.get(call.backend)
     if base is None:
         return block(0, "no_contract", f"no contract describes {call.backend}", "tool")

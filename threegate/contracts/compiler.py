@@ -96,6 +96,7 @@ class _Compilation:
                 self.diagnostics.append(error("UNEXPECTED_FILE", name, "belongs to no contract"))
         for named in tools.values():
             self.diagnostics.extend(check_tools(named))
+        # With an error nothing is applied: half a folder would let through what the other half forbids.
         rules: dict[str, Rules] = {}
         if all(item.severity != "error" for item in self.diagnostics):
             for name, (document, contract) in sessions.items():
@@ -104,6 +105,7 @@ class _Compilation:
         every = sorted(set(self.diagnostics))
         kept = tuple(every[: limits.CONTRACT_DIAGNOSTICS])
         errors = [item for item in every if item.severity == "error"]
+        # `Compiled.ok` looks at what is kept, so a flood of warnings must not push the errors out.
         if errors and not any(item.severity == "error" for item in kept):
             kept = (*kept, errors[0])
         left_out = len(every) - len(kept)

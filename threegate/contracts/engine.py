@@ -75,6 +75,8 @@ def decide(
     except PathTooWide:
         return block(1, "arguments_too_wide", "a path of the contract selects more values than are evaluated")
     except (RecursionError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        # A caller chooses the arguments: nested too deeply, or with a value that an operator cannot read, they must
+        # never turn an exception into a pass.
         return block(0, "call_malformed", f"the call cannot be judged ({type(error).__name__})")
 
 
@@ -196,6 +198,7 @@ def _policy(reasons: list[Reason], plan: ToolRules, principal: Mapping[str, Any]
     if principal is None:
         reasons.append(Reason(1, "policy_denied", "principal", "a policy applies, and the call names no principal"))
         return
+    # A deny that cannot be judged matches (`matches`); an allow that cannot be judged does not (`failure`).
     for entry in plan.deny:
         if entry.matches(principal):
             message = "a deny rule applies to this principal" + _without([entry], principal)

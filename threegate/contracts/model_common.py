@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import AfterValidator, ConfigDict, Field, StrictFloat, StrictInt, ValidationInfo
 
@@ -56,7 +56,7 @@ class Model(Record):
     def parts(self, where: KeyPath = ()) -> Iterator[tuple[KeyPath, Model]]:
         """This part and all parts in it, each with its place."""
         yield where, self
-        for name in self.model_fields_set:
+        for name in self.model_fields_set:  # what the file does not set has its default, and nothing wrong with it
             yield from _parts_of(getattr(self, name), (*where, type(self).model_fields[name].alias or name))
 
     def not_positive(self, *names: str) -> Iterator[Problem]:
@@ -111,13 +111,10 @@ class Located(Model):
 class Judged(Located):
     """A path with operators, which must all hold."""
 
-    BESIDE: ClassVar[frozenset[str]] = frozenset({"path"})
-    """Fields that are no operators of the value at the path."""
-
     @cached_property
     def operators(self) -> dict[str, Any]:
         """The operators of the value at the path, by name."""
-        return said(self, self.BESIDE)
+        return said(self, frozenset({"path"}))
 
     @cached_property
     def entry(self) -> Entry:
@@ -132,7 +129,8 @@ class Judged(Located):
             yield "UNKNOWN_OPERATOR", (name,), message
 
     def problems(self, terms: Terms) -> Iterator[Problem]:
-        """What keeps the entry from being compiled: of several reasons the first, so that one mistake is one error."""
+        """What keeps the entry from being compiled."""
+        # Each check needs that the ones before it found nothing, so one mistake is reported as one error.
         negated = self.operators.get("not")
         if not self.operators or negated == {}:
             yield "NO_OPERATOR", ("not",) if self.operators else (), "has no operator"

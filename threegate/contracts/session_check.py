@@ -71,6 +71,7 @@ def _unbound(item: Aggregate, where: KeyPath, bound: set[str]) -> Iterator[Probl
     for index, override in enumerate(item.when):
         if override.binding not in bound:
             lower, upper = override.then_gte, override.then_lte
+            # A looser bound that is never used leaves the stricter base in force, so only the other way is an error.
             tightens = (lower is not None and (item.gte is None or lower > item.gte)) or (
                 upper is not None and (item.lte is None or upper < item.lte)
             )

@@ -184,6 +184,7 @@ class _Policy:
         """Principals that the session allows or denies the tool."""
         return (*self._entries[side, ALL], *self._entries[side, tool])
 
+    # With default_deny and no allow rule about the tool, one empty set remains, which nobody matches.
     def allow_sets(self, tool: str, own: tuple[Entry, ...]) -> tuple[tuple[Entry, ...], ...]:
         """The sets that each need a match: the tool's own, and the session's if it mentions the tool."""
         sets = [allowed for allowed in (own, self.entries("allow", tool)) if allowed]

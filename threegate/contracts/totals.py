@@ -52,6 +52,7 @@ def limit_reasons(reasons: list[Reason], session: Session, call: Call, asked: As
     """Append a reason for every session limit that this call would exceed."""
     rules, bounds = session.rules, session.rules.contract.session_limits
     for scope, tally, pending in _around(session, others):
+        # A call whose state moved at launch is in the tally already.
         waiting = [item for item in pending if not item.moved] if pending else pending
         steps = tally.steps + len(waiting)
         found: list[tuple[str, int | str, int | str]] = []

@@ -115,6 +115,7 @@ def commit(
     succeeded = outcome.status == "succeeded"
     violations = _violations(asked, outcome) if succeeded else []
     good = succeeded and not violations
+    # A claim with commit_requirement none was counted at launch; counting it again would use up a limit twice.
     early = any(plan.early for plan, _ in asked)
     counted = pending is not None and pending.moved
     if good or early:

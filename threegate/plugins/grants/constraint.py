@@ -89,6 +89,7 @@ class Constraint:
         if not _is_kind(kind) or not (not operators or alone or operators.keys() == _RANGE):
             raise MalformedError("has a constraint with an unknown type or operator")
         made = cls(kind, operators, tuple(_test(kind, name, operand) for name, operand in operators.items()))
+        # A pattern that takes everything would make the signature cover what nobody thought of.
         if operators and (made.takes(_PROBE) or made._takes_marks()):
             raise MalformedError("has a constraint that takes any text; name what stays the same")
         return made
@@ -128,6 +129,7 @@ class Constraint:
             return False
         if not self.operators:
             return all_clear(value) and not (isinstance(value, int | float) and abs(value) > INTEGER_MAX)
+        # The operators judge more spellings than a grant may leave open, so this is checked besides them.
         if isinstance(value, str) and not is_plain_word(value):
             return False
         return all(test(value) is True for test in self._tests)
