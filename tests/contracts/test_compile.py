@@ -86,6 +86,12 @@ def test_plain_scalars_are_what_all_yaml_versions_agree_on() -> None:
     assert show_path(("a", 0, "b")) == "a[0].b"
 
 
+def test_an_empty_path_is_not_an_absent_one() -> None:
+    for metric in ("count", "sum"):
+        total = {"name": "n", "metric": metric, "tool": "t", "path": "", "lte": 1, "reason": "r"}
+        assert codes({"t": {}, "session": {"aggregates": [total]}}) == ["BAD_JSONPATH"]
+
+
 def test_an_empty_file_is_no_contract() -> None:
     assert codes({"t.yaml": "# nothing\n"}) == ["BAD_TYPE"]
 

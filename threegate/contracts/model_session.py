@@ -236,7 +236,7 @@ class Aggregate(Model):
         if self.path is None and self.metric != "count":
             yield "AGGREGATE_WITHOUT_PATH", (), f"{self.metric} needs the path of a value"
         try:
-            compile_path(self.path or "$")
+            compile_path("$" if self.path is None else self.path)
         except BadPath as problem:
             yield "BAD_JSONPATH", ("path",), str(problem)
 
