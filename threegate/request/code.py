@@ -15,6 +15,7 @@ import keyword
 import math
 import re
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -45,6 +46,8 @@ _PARTS: Final = re.compile(
 )
 _CAUGHT: Final = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
 
+_ONE_PARSER: Final = threading.Lock()
+
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NESTING: Final = re.compile(r'"(?>(?:[^"\\]++|\\.)*)"?|[\[\]{}]', re.DOTALL)
 _TAKEN: Final = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | frozenset(keyword.softkwlist)
@@ -59,6 +62,14 @@ def read_script(reading: Reading) -> Script | None:
     return None if code is None else Script(code, variables)
 
 
+def parse_python(text: str) -> ast.Module:
+    """`ast.parse`, one thread at a time. Raises what it raises."""
+    # Python 3.11 counts the depth of the tree for all threads together. If two of them parse at the same time, either
+    # may raise SystemError (python/cpython#106905), and the same file would be valid now and invalid later.
+    with _ONE_PARSER:
+        return ast.parse(text)
+
+
 def check_code(text: str, inputs: Sequence[InputFile] | None = None) -> tuple[Problem, ...]:
     """Problems of a Code block, by place. Never raises; nothing of it is run.
 
@@ -69,7 +80,7 @@ def check_code(text: str, inputs: Sequence[InputFile] | None = None) -> tuple[Pr
     if len(_PARTS.findall(text)) + 10 * text.count("{") > limits.CODE_PARTS:
         return (Problem("TG402", 1, 1, f"more than {limits.CODE_PARTS} parts; make the code shorter"),)
     try:
-        tree = ast.parse(text)
+        tree = parse_python(text)
     except SyntaxError as error:
         line, column = error.lineno or 1, max(error.offset or 1, 1)
         if "too many nested" in error.msg or "too complex" in error.msg:

@@ -6,7 +6,6 @@ in one point, and describes the change in one line. The caller checks whether ga
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from random import Random
 from typing import Final
 
 from threegate.core.settings import RequestSettings
+from threegate.request.code import parse_python
 from threegate.request.model import InputFile, NetworkTarget, Request
 
 _LIKE: Final[Mapping[str, str]] = {
@@ -160,7 +160,7 @@ def _after_a_line(code: str, planted: str, chance: Random) -> str | None:
 
 def _parses(code: str) -> bool:
     try:
-        ast.parse(code)
+        parse_python(code)
     except (SyntaxError, ValueError):
         return False
     return True
