@@ -288,9 +288,9 @@ class Workspace:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)
 class AgentRun:
-    """One run of an agent: a folder of its own, which no other run sees. Every property is a path; nothing is opened
+    """One run of an agent: a folder of its own, which no other run sees. Its attributes are paths; nothing is opened
     here.
 
     The folder is 0700. Of what is in it the jail has `inbox`, `verdicts`, `results`, `state`, the work copy and both
@@ -300,101 +300,49 @@ class AgentRun:
     run_id: str
     folder: Path
 
-    @property
-    def inbox(self) -> Path:
+    def __post_init__(self) -> None:
+        self.inbox = self.folder / "inbox"
         """Drafts of this run: the door's, and the agent's own."""
-        return self.folder / "inbox"
-
-    @property
-    def files(self) -> Path:
+        self.files = self.inbox / "files"
         """Input files that drafts of this run declare."""
-        return self.inbox / "files"
-
-    @property
-    def verdicts(self) -> Path:
+        self.verdicts = self.folder / "verdicts"
         """What validation found; the jail reads it."""
-        return self.folder / "verdicts"
-
-    @property
-    def results(self) -> Path:
+        self.results = self.folder / "results"
         """Results of this run's requests and outputs that policy releases; the jail reads it."""
-        return self.folder / "results"
-
-    @property
-    def state(self) -> Path:
+        self.state = self.folder / "state"
         """The agent's HOME."""
-        return self.folder / "state"
-
-    @property
-    def work(self) -> Path:
+        self.work = self.folder / "work"
         """The work copy: `tree/` (a plain copy), or `names/`, `upper/` and `scratch/` (an overlay over the project)."""
-        return self.folder / "work"
-
-    @property
-    def read(self) -> Path:
+        self.read = self.folder / "read"
         """The names, or copies, of the folders that the agent may read besides its project, by number."""
-        return self.folder / "read"
-
-    @property
-    def git(self) -> Path:
+        self.git = self.folder / "git"
         """The objects of the agent's repository that come from the project; the jail reads them."""
-        return self.folder / "git"
-
-    @property
-    def base(self) -> Path:
+        self.base = self.folder / "base"
         """Files of the project that the agent changed, as they were at the start, by the sha256 of their path; not
         in the jail.
         """
-        return self.folder / "base"
-
-    @property
-    def proposed(self) -> Path:
+        self.proposed = self.folder / "proposed"
         """The table of each change set that was drafted for this run, by its digest; not in the jail."""
-        return self.folder / "proposed"
-
-    @property
-    def manifest(self) -> Path:
+        self.manifest = self.folder / "manifest.jsonl"
         """What the project had at the start, in lines of JSON with many entries each; not in the jail."""
-        return self.folder / "manifest.jsonl"
-
-    @property
-    def ignores(self) -> Path:
+        self.ignores = self.folder / "ignores.json"
         """What git knew of the project at the start: tracked paths and rules; not in the jail."""
-        return self.folder / "ignores.json"
-
-    @property
-    def headroom(self) -> Path:
+        self.headroom = self.folder / "headroom"
         """Files that a live run holds, so that its end gives the disk space back; not in the jail."""
-        return self.folder / "headroom"
-
-    @property
-    def facts(self) -> Path:
+        self.facts = self.folder / "run.json"
         """JSON: what the launcher knows of this run (profile, project, kind of work copy, process); not in the jail."""
-        return self.folder / "run.json"
-
-    @property
-    def calls(self) -> Path:
+        self.calls = self.folder / "calls"
         """What the door remembers of its calls (`plugins/agents/call_ledger.py`); not in the jail."""
-        return self.folder / "calls"
-
-    @property
-    def door(self) -> Path:
+        self.door = self.folder / "door.sock"
         """The socket on which the door (`threegate serve mcp --run`) answers; in the jail /run/door.sock.
 
         The launcher makes it and listens; the door gets it, listening, as its stdin, and accepts each connection of the
         agent.
         """
-        return self.folder / "door.sock"
-
-    @property
-    def model(self) -> Path:
+        self.model = self.folder / "model.sock"
         """The socket on which the model relay answers; in the jail /run/model.sock."""
-        return self.folder / "model.sock"
-
-    @property
-    def hosts(self) -> Path:
+        self.hosts = self.folder / "hosts.sock"
         """The socket on which the proxy to allowed hosts answers; in the jail /run/hosts.sock."""
-        return self.folder / "hosts.sock"
 
     def make(self) -> AgentRun:
         """Make the folders, durable. Raises FileExistsError when this run is there, OSError; then none is left."""
