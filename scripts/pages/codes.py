@@ -43,8 +43,8 @@ def _lines() -> Iterator[str]:
     yield "This page explains every code that a screen, a file or an exit shows, and what to do about it."
     yield ""
     yield (
-        "`threegate explain CODE` prints the same. Rules of gate 1 (TG…) are in [rules.md](rules.md), diagnostics "
-        "of contract files in"
+        "`threegate validate --explain CODE` prints the same. Rules of gate 1 (TG…) are in [rules.md](rules.md), "
+        "diagnostics of contract files in"
     )
     yield (
         "[contracts.md](contracts.md), kinds of event in [events.md](events.md). `scripts/generate_docs.py` makes "
