@@ -288,21 +288,6 @@ def request_id(slug: str) -> str:
     return f"TR-{datetime.now(UTC):%Y%m%d-%H%M%SZ}-{slug}"
 
 
-def collects_as_usual(*words: str, cwd: Path) -> bool:
-    """Whether a command has Python look for garbage as usual in the end, as those that keep running do."""
-    program = (
-        "import gc, sys; usual = gc.get_threshold(); from threegate import cli; real = cli.execute\n"
-        "def execute(words):\n"
-        "    code = real(words); print(gc.get_threshold() == usual, file=sys.stderr); return code\n"
-        "cli.execute = execute; cli.main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, *words], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=120,
-    )  # fmt: skip
-    return {"True": True, "False": False}[done.stderr.splitlines()[-1]]
-
-
 def offered(place: Place, *words: str, shell: str = "bash") -> list[str]:
     """What Tab offers after `threegate` and these words, the last of which is not ended; one shell's own lines."""
     line = " ".join(("threegate", *words))

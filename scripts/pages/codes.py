@@ -44,9 +44,9 @@ def _lines() -> Iterator[str]:
     yield "This page explains every code that a screen, a file or an exit shows, and what to do about it."
     yield ""
     yield (
-        "`threegate explain CODE` prints the same. Rules of gate 1 (TG…) are in [rules.md](rules.md), kinds of event in"
+        "`threegate validate --explain CODE` prints the same. Rules of gate 1 (TG…) are in [rules.md](rules.md), kinds"
     )
-    yield "[events.md](events.md). `scripts/generate_docs.py` makes this page."
+    yield "of event in [events.md](events.md). `scripts/generate_docs.py` makes this page."
     yield from _table("Exit codes of the command", "exit code", EXITS)
     known = get_args(ToolResult.model_fields["status"].annotation)
     yield from _table("Status of a result", "status", {name: STATUSES[name] for name in known})

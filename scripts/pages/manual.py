@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import typer
+
 from scripts.pages.codes import EXITS
 
 
 def commands() -> Iterator[tuple[str, Any]]:
     """Every command that can be typed, with its Click object, groups before their commands."""
-    import typer
-
     from threegate import cli
 
     root = typer.main.get_command(cli.app)
@@ -28,9 +28,7 @@ def _from(path: str, command: Any, context: Any) -> Iterator[tuple[str, Any]]:
 
 def usage(path: str, command: Any) -> str:
     """`threegate approve [OPTIONS] DRAFT`"""
-    from typer import Context
-
-    pieces = command.collect_usage_pieces(Context(command, info_name=path))
+    pieces = command.collect_usage_pieces(typer.Context(command, info_name=path))
     return " ".join([path, *(piece for piece in pieces if piece != "[OPTIONS]" or _options(command))])
 
 
@@ -41,7 +39,7 @@ def _options(command: Any) -> list[tuple[str, str]]:
         if item.param_type_name != "option" or item.name in ("help", "install_completion", "show_completion"):
             continue
         names = ", ".join([*item.opts, *item.secondary_opts])
-        value = "" if item.is_flag else f" {item.metavar or item.type.name.upper()}"
+        value = "" if item.is_flag else f" {item.metavar or item.display_type(typer.Context(command))}"
         rows.append((f"{names}{value}", item.help or ""))
     return rows
 
@@ -49,8 +47,7 @@ def _options(command: Any) -> list[tuple[str, str]]:
 def _arguments(command: Any) -> list[tuple[str, str]]:
     """(name, help) of each argument."""
     items = [item for item in command.params if item.param_type_name == "argument"]
-    texts = command.argument_texts() if items else {}
-    return [(item.metavar or item.name.upper(), texts.get(item.name, "")) for item in items]
+    return [(item.metavar or item.name.upper(), item.help or "") for item in items]
 
 
 def _help(command: Any) -> str:

@@ -30,12 +30,12 @@ def test_diff_says_what_differs_in_meaning(bench: Bench, capfd: pytest.CaptureFi
     }
     assert found["content of data.csv"].after == "1\n2\n3\n"
     root = ["--workspace", str(bench.workspace.root)]
-    assert run([*root, "diff", str(first), str(second)]) == 0
+    assert run([*root, "show", str(first), "--against", str(second)]) == 0
     shown = capfd.readouterr().out
     assert "| -print(sum" in shown and "| +print(2)" in shown
-    assert run([*root, "diff", str(first), str(first)]) == 0
+    assert run([*root, "show", str(first), "--against", str(first)]) == 0
     assert "no difference" in capfd.readouterr().out
-    assert run([*root, "--json", "diff", str(first), str(second)]) == 0
+    assert run([*root, "--json", "show", str(first), "--against", str(second)]) == 0
     assert len(json.loads(capfd.readouterr().out)["differences"]) == len(found)
 
 
@@ -56,11 +56,11 @@ def test_a_second_operator_by_command(bench: Bench, capfd: pytest.CaptureFixture
     bench.settings(approval__quorum__low=2)
     path = bench.approve(bench.draft()).path
     capfd.readouterr()
-    assert run([*root, "countersign", str(path), "--key", str(bob)]) == 2
-    assert run([*root, "countersign", str(path), "--key", str(bob), "--yes"]) == 0
+    assert run([*root, "approve", str(path), "--key", str(bob)]) == 2
+    assert run([*root, "approve", str(path), "--key", str(bob), "--yes"]) == 0
     assert "the quorum is met" in capfd.readouterr().out
-    assert run([*root, "countersign", str(path), "--as", "alice", "--key", str(bench.keys["alice"]), "--yes"]) == 2
-    assert run([*root, "approval", "verify", str(path)]) == 0
+    assert run([*root, "approve", str(path), "--as", "alice", "--key", str(bench.keys["alice"]), "--yes"]) == 2
+    assert run([*root, "audit", "approval", str(path)]) == 0
     assert "ok     quorum" in capfd.readouterr().out
     assert run([*root, "operator", "list"]) == 0
     assert "until 2099-01-01" in capfd.readouterr().out

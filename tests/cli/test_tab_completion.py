@@ -31,7 +31,7 @@ def filled(folder: Path) -> Place:
     for name, data in contracts_folder({"session": {}}).items():
         (side / "contracts" / name).parent.mkdir(parents=True, exist_ok=True)
         (side / "contracts" / name).write_bytes(data)
-    place.run("session", "open", "march", expect=0)
+    place.run("contracts", "open", "march", expect=0)
     return place
 
 
@@ -42,29 +42,28 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 @pytest.mark.parametrize("shell", SHOWN_BY)
 def test_each_shell_gets_the_drafts_in_its_own_form(place: Place, shell: str) -> None:
-    assert offered(place, "approve", "TR-", shell=shell) == SHOWN_BY[shell]
+    assert offered(place, "reject", "TR-", shell=shell) == SHOWN_BY[shell]
 
 
 @pytest.mark.parametrize(
     ("words", "names"),
     [
         (("approve", "TR-s"), ["TR-second"]),
+        (("approve", "TR-a"), ["TR-approved"]),
         (("reject", "TR-first", "TR-s"), ["TR-second"]),
-        (("countersign", ""), ["TR-approved"]),
-        (("approval", "verify", ""), ["TR-approved"]),
+        (("audit", "approval", ""), ["TR-approved"]),
         (("cancel", ""), ["TR-approved", "TR-running"]),
-        (("retry", ""), ["TR-finished", "TR-refused"]),
-        (("diff", "TR-first", "TR-f"), ["TR-finished", "TR-first"]),
+        (("draft", "--again", ""), ["TR-finished", "TR-refused"]),
+        (("show", "TR-first", "--against", "TR-f"), ["TR-finished", "TR-first"]),
         (("show", "TR-r"), ["TR-refused", "TR-running"]),
-        (("replay", ""), ["req-ran"]),
-        (("results", ""), ["req-ended"]),
+        (("audit", "replay", ""), ["req-ran"]),
         (("audit", "show", "--request", ""), ["req-ended"]),
         (("approve", "TR-first", "--as", ""), ["operator"]),
         (("operator", "revoke", ""), ["operator"]),
-        (("session", "show", ""), ["march"]),
-        (("kill", "s"), ["session", "subtree"]),
-        (("kill", "session", ""), ["march"]),
-        (("kill", "workflow", ""), []),
+        (("contracts", "sessions", ""), ["march"]),
+        (("contracts", "kill", "s"), ["session", "subtree"]),
+        (("contracts", "kill", "session", ""), ["march"]),
+        (("contracts", "kill", "workflow", ""), []),
     ],
     ids=" ".join,
 )
@@ -83,7 +82,7 @@ def test_what_cannot_be_read_is_not_offered(place: Place) -> None:
     before = settings.read_text()
     settings.write_text("[nonsense")
     try:
-        assert offered(place, "session", "show", "") == []
+        assert offered(place, "contracts", "sessions", "") == []
         assert offered(place, "approve", "TR-s") == ["TR-second"]
     finally:
         settings.write_text(before)

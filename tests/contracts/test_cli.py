@@ -131,10 +131,14 @@ def test_decide(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 
 def test_explain_and_new(capsys: pytest.CaptureFixture[str]) -> None:
-    assert CODES["ACK_ONLY_ON_HIGH_RISK"].help in run(capsys, "explain", "ACK_ONLY_ON_HIGH_RISK")[1]
-    code, out, _ = run(capsys, "explain", "loop_detected", "--json")
-    assert code == 0 and json.loads(out)["help"] == REASONS["loop_detected"]
-    assert run(capsys, "explain", "NOTHING")[0] == 2
+    entry = CODES["ACK_ONLY_ON_HIGH_RISK"]
+    assert cli.execute(["validate", "--explain", "ACK_ONLY_ON_HIGH_RISK"]) == 0
+    out = capsys.readouterr().out
+    assert entry.help[1:].removesuffix(".") in out and f"{entry.severity} in a contract file" in out
+    assert cli.execute(["validate", "--explain", "loop_detected", "--json"]) == 0
+    assert REASONS["loop_detected"][1:] in json.loads(capsys.readouterr().out)["meaning"]
+    assert cli.execute(["validate", "--explain", "NOTHING"]) == 2
+    capsys.readouterr()
     code, out, _ = run(capsys, "new", "my_tool")
     assert code == 0 and "tool: my_tool\n" in out
     assert run(capsys, "new", "a b")[0] == 2

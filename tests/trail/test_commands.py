@@ -62,37 +62,37 @@ def test_verify_says_yes_or_where(tg, workspace: Workspace) -> None:
 def test_prove_and_verify_proof(tg, workspace: Workspace, tmp_path: Path) -> None:
     proof = tmp_path / "5.tlog-proof"
     proof.write_text(tg("audit", "prove", "5"))
-    assert "proven: event 5 of 5" in tg("audit", "verify-proof", str(proof))
+    assert "proven: event 5 of 5" in tg("audit", "check-proof", str(proof))
     key = str(workspace.audit / "workspace.pub")
-    assert json.loads(tg("audit", "verify-proof", str(proof), "--key", key, "--json"))["event"]["type"] == "finished"
+    assert json.loads(tg("audit", "check-proof", str(proof), "--key", key, "--json"))["event"]["type"] == "finished"
     proof.write_text(proof.read_text().replace("index 4", "index 3"))
-    assert "does not verify" in tg("audit", "verify-proof", str(proof), expect=2)
+    assert "does not verify" in tg("audit", "check-proof", str(proof), expect=2)
     proof.write_text("x")
-    assert "no proof" in tg("audit", "verify-proof", str(proof), expect=2)
+    assert "no proof" in tg("audit", "check-proof", str(proof), expect=2)
     assert "not among" in tg("audit", "prove", "99", expect=2)
 
 
 def test_results_and_their_validation(tg, workspace: Workspace) -> None:
     (path,) = workspace.results.iterdir()
-    assert path.name in tg("results")
-    assert tg("results", "ran1").strip() == path.read_text().strip()
-    assert json.loads(tg("results", "--json"))["results"][0]["status"] == "succeeded"
-    assert "text" in json.loads(tg("results", path.stem, "--json"))["results"][0]
-    assert "no result" in tg("results", "nobody", expect=2)
-    assert tg("result", "validate", str(path)) == f"{path}: valid\n"
+    assert path.name in tg("status", "--results")
+    assert tg("show", "ran1", "--result").strip() == path.read_text().strip()
+    assert json.loads(tg("status", "--results", "--json"))["results"][0]["status"] == "succeeded"
+    assert "text" in json.loads(tg("show", path.stem, "--result", "--json"))["results"][0]
+    assert "no result" in tg("show", "nobody", "--result", expect=2)
+    assert tg("validate", "--as", "result", str(path)) == f"{path}: valid\n"
     path.write_text(path.read_text().replace("## Summary", "## Sum"))
-    assert "sections" in tg("result", "validate", str(path), expect=2)
-    assert json.loads(tg("result", "validate", "--json", str(path), expect=2))["results"][0]["valid"] is False
+    assert "sections" in tg("validate", "--as", "result", str(path), expect=2)
+    assert json.loads(tg("validate", "--as", "result", "--json", str(path), expect=2))["results"][0]["valid"] is False
     path.unlink()
-    assert tg("results") == "no results yet\n"
-    assert "cannot be read" in tg("result", "validate", str(path), expect=2)
+    assert tg("status", "--results") == "no results yet\n"
+    assert "cannot be read" in tg("validate", "--as", "result", str(path), expect=2)
 
 
 def test_adopt_says_why_and_needs_a_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made, key = make_operated(tmp_path)
     moved = tmp_path / "moved"
     made.root.rename(moved)
-    call = ["-w", str(moved), "workspace", "adopt", "--as", "operator", "--key", str(key)]
+    call = ["-w", str(moved), "settings", "adopt", "--as", "operator", "--key", str(key)]
     assert cli.execute(call) != 0
     assert "--yes" in capsys.readouterr().err
     assert cli.execute([*call, "--yes"]) == 0
@@ -108,8 +108,8 @@ def test_checkpoint_rotate_and_prune(tg, workspace: Workspace, tmp_path: Path) -
     assert "closed at 6 events" in tg("audit", "rotate")
     assert json.loads(tg("audit", "checkpoint", "--json"))["size"] == 7
     assert "4 checkpoints" in tg("audit", "verify", "--checkpoint", str(kept))
-    assert "would remove 1 runs" in tg("prune", "--older-than", "1s", "--dry-run")
-    assert json.loads(tg("prune", "--older-than", "1s", "--json"))["runs"] == ["ran1"]
+    assert "would remove 1 runs" in tg("audit", "prune", "--older-than", "1s", "--dry-run")
+    assert json.loads(tg("audit", "prune", "--older-than", "1s", "--json"))["runs"] == ["ran1"]
     assert not (workspace.runs / "ran1").exists()
     assert tg("audit", "verify")
-    assert "a duration" in tg("prune", "--older-than", "soon", expect=2)
+    assert "a duration" in tg("audit", "prune", "--older-than", "soon", expect=2)

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import typer
 
-from threegate.cli import COMMANDS, Command, app, execute
+from threegate.cli import app, execute
+from threegate.cli.commands import PANELS, Command
 
 _HELP = ("--help", "--install-completion", "--show-completion")
 
@@ -61,7 +62,7 @@ def test_every_help_can_be_shown(name: str, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_brackets_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["worker", "--help"]) == 0
+    assert execute(["serve", "worker", "--help"]) == 0
     assert "HOST[:PORT][/VHOST]" in "".join(capsys.readouterr().out.split())
 
 
@@ -101,5 +102,7 @@ def test_every_summary_is_one_whole_sentence_that_fits() -> None:
 
 
 def test_a_command_and_the_list_of_commands_say_the_same(commands: dict[tuple[str, ...], Any]) -> None:
-    for name, (_, summary) in COMMANDS.items():
-        assert commands[(name,)].help.split("\n\n")[0] == summary
+    listed = {noun: says for nouns in PANELS.values() for noun, says in nouns.items()}
+    assert len(listed) == 20
+    for noun, says in listed.items():
+        assert commands[(noun,)].help.split("\n\n")[0] == says

@@ -32,8 +32,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     ("words", "names"),
     [
         (("project", "redraft", ""), ["TR-first", "TR-second"]),
-        (("undo", ""), ["req-ran"]),
-        (("evidence", ""), ["req-ended"]),
+        (("project", "undo", ""), ["req-ran"]),
+        (("audit", "pack", ""), ["req-ended"]),
         (("project", "remove", ""), ["web"]),
         (("agent", "connect", "co"), ["codex"]),
         (("tools", "show", ""), ["files"]),

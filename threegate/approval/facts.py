@@ -23,8 +23,8 @@ VOID_TEXT: Final = (
 
 
 NO_SIGNATURE: Final = (
-    "there is no signature beside the request, so nobody approved it; draft it again (threegate retry ID), then: "
-    "threegate approve"
+    "there is no signature beside the request, so nobody approved it; draft it again (threegate draft --again ID), "
+    "then: threegate approve"
 )
 
 

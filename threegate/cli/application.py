@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from threegate.cli.commands import off_in
 from threegate.cli.invocation import ROOT
-from threegate.cli.plugin_commands import off_in
 from threegate.core.plugins import Place
+from threegate.core.workspace import Workspace
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # `status` shows it too, and approves nothing
     from threegate.acts.approve import Promoted
-    from threegate.core.workspace import Workspace
 
 
 @dataclass

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from threegate.acts.approve import Promoted, Sealed, known_operators, promote, read_signature, seal, seal_as, sign
+from threegate.acts.approve_group import deliver_group, open_group, seal_group, sign_group
+from threegate.acts.signing_key import Acting, acting_operator
+from threegate.approval.shown.escaped_lines import quoted
+from threegate.approval.shown.time_read import Reader, Reading
 from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     JsonFlag,
@@ -20,24 +25,29 @@ from threegate.cli.invocation import (
     wants_json,
     warn,
 )
-from threegate.cli.signing_options import KeyOption, NameOption, YesOption, ask
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
+from threegate.launch.context import Context
+from threegate.request.model import CHOICES
+from threegate.review.countersign import (
+    Countersigned,
+    countersign,
+    countersign_all,
+    open_waiting,
+    waiting_file,
+    waiting_group,
+)
+from threegate.review.draft_sources import PlacedDraft
+from threegate.review.group_screen import Group, render_group
+from threegate.review.reviewed_draft import Draft, ReviewedDraft, find_draft, open_reviewed_draft, read_draft
+from threegate.review.screen import render_reviewed_draft
 
-if TYPE_CHECKING:
-    from threegate.acts.approve import Promoted, Sealed
-    from threegate.acts.signing_key import Acting
-    from threegate.approval.shown.time_read import Reader, Reading
-    from threegate.launch.context import Context
-    from threegate.review.draft_sources import PlacedDraft
-    from threegate.review.group_screen import Group
-    from threegate.review.reviewed_draft import Draft, ReviewedDraft
 
-app = typer.Typer()
-
-
-@app.command()
 def approve(
-    which: Annotated[str, argument("ID|FILE", "A draft: its id, its file or its name.", tab_completion.drafts)],
+    which: Annotated[
+        str, argument("ID|FILE", "A draft, or a request in approved/: its id or file.", tab_completion.to_sign)
+    ],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
@@ -61,23 +71,21 @@ def approve(
     ] = "",
     group: Annotated[
         bool,
-        typer.Option("--group", help="Decide on all drafts of the same shape at once, with one signature."),
+        typer.Option(
+            "--group", help="Also sign all drafts of the same shape, or all that were approved with it, at once."
+        ),
     ] = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Read, sign and promote a draft or a group of drafts.
+    """Read a request and sign what it still needs.
 
-    Drafts of a group differ only in plain values.
+    A draft is approved; a request that waits for further operators gets your signature besides. Drafts of a group
+    differ only in plain values, and were approved together once they wait.
 
     Examples: threegate approve TR-20261122-101500Z-sum
               threegate approve TR-20261122-101500Z-sum --group --as alice
               threegate approve TR-20261122-101500Z-fix --deliver branch
     """
-    from threegate.acts.approve import known_operators, read_signature, seal, seal_as, sign
-    from threegate.acts.signing_key import acting_operator
-    from threegate.request.model import CHOICES
-    from threegate.review.reviewed_draft import find_draft, open_reviewed_draft, read_draft
-
     chosen = next((way for way in CHOICES if way == deliver), None)
     if chosen != (deliver or None):
         raise InvalidInput(f"--deliver {deliver}: must be {', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
@@ -90,13 +98,21 @@ def approve(
             "--group cannot be combined with --print-statement or --signature; approve the drafts one by one"
         )
     context = context_here()
+    quiet = wants_json(json_)
+    if (waiting := waiting_file(context, which)) is not None:
+        if chosen is not None or print_statement or signature is not None or reason:
+            raise NoWorkspace(
+                f"{which}: is approved already, and another signature takes none of --deliver, --print-statement, "
+                "--signature and --reason"
+            )
+        _countersign(context, waiting, acting_here(context, name, key), yes=yes, full=full, group=group, quiet=quiet)
+        return
     draft = read_draft(context.workspace, find_draft(context.workspace, which))
     if draft.placed is not None and (yes or group or print_statement or signature is not None):
         raise InvalidInput(
             f"{which}: must be decided on its own, at the prompt: threegate approve {which}, without --yes and --group"
         )
     operators = known_operators(context)
-    quiet = wants_json(json_)
     if group:
         acting = acting_operator(operators, name=name, key=key)
         _approve_group(context, draft, acting, yes=yes, reason=reason, full=full, quiet=quiet)
@@ -143,9 +159,6 @@ def _approve_group(
     """Show the group of a draft, ask once, sign once, promote each member. After a failure, report those
     already promoted.
     """
-    from threegate.acts.approve_group import deliver_group, open_group, seal_group, sign_group
-    from threegate.core.canonical import sha256_hex
-
     done: list[tuple[Promoted, Sealed]] = []
     with open_group(context, draft) as group:
         reader = show_group(group, context, acting.name, full=full, to_stderr=quiet)
@@ -170,17 +183,49 @@ def _approve_group(
                 for promoted, _ in done:
                     say(f"approved  {promoted.path}")
                     if promoted.waits_for_quorum:
-                        say(f"waits     for further operators: threegate countersign {promoted.path.name}")
+                        say(f"waits     for further operators: threegate approve {promoted.path.name}")
                     _tell_kept(promoted)
                 say(f"batch     {batch}, {len(done)} of {len(sealed.sealed)} approved")
                 _tell_no_daemon(daemon_runs=runs)
 
 
+def _countersign(
+    context: Context, path: Path, acting: Acting, *, yes: bool, full: bool, group: bool, quiet: bool
+) -> None:
+    """Sign a waiting request, or all that were approved with it, as a further operator."""
+    if group:
+        waiting, opened = waiting_group(context, path, acting.name)
+        reader = show_group(opened, context, acting.name, full=full, to_stderr=quiet)
+        ask(f"Countersign these {len(waiting)} as {acting.name}?", yes)
+        reading = None if yes else reader.read()
+        done = countersign_all(context, waiting, acting.name, acting.key, reading=reading)
+        rows = [_countersigned(one, quiet=quiet) for one in done]
+    else:
+        with open_waiting(context, path) as (prepared, reviewed):
+            reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet)
+            ask(f"Countersign as {acting.name}?", yes)
+            reading = None if yes else reader.read()
+            one = countersign(context, prepared, acting.name, acting.key, reading=reading)
+            rows = [_countersigned(one, quiet=quiet)]
+    if quiet:
+        emit_json(rows if group else rows[0])
+
+
+def _countersigned(done: Countersigned, *, quiet: bool) -> dict[str, object]:
+    """Report what was done; with `--json`, return the object to print."""
+    if not quiet:
+        say(f"countersigned {done.path}")
+        say("waiting for another operator" if done.missing else "the quorum is met")
+    return {
+        "file": str(done.path),
+        "countersigned_by": done.name,
+        "key": done.fingerprint,
+        "quorum_missing": done.missing,
+    }
+
+
 def show(reviewed: ReviewedDraft, context: Context, operator: str, *, full: bool, to_stderr: bool = False) -> Reader:
     """Print the review screen; return a record of when the reader started."""
-    from threegate.approval.shown.time_read import Reader
-    from threegate.review.screen import render_reviewed_draft
-
     width = screen_width(to_stderr=to_stderr)
     lines = render_reviewed_draft(reviewed, context.policy.settings, operator=operator, width=width, full=full)
     put(lines, err=to_stderr)
@@ -191,9 +236,6 @@ def show(reviewed: ReviewedDraft, context: Context, operator: str, *, full: bool
 
 def show_group(group: Group, context: Context, operator: str, *, full: bool, to_stderr: bool = False) -> Reader:
     """Print the screen of a group; return a record of when the reader started."""
-    from threegate.approval.shown.time_read import Reader
-    from threegate.review.group_screen import render_group
-
     lines = render_group(
         group.members,
         group.left_out,
@@ -219,8 +261,6 @@ def finish(
     """Promote the request in the name of the approver. `reading` records how they read it, if they were
     asked.
     """
-    from threegate.acts.approve import promote
-
     return promote(
         context,
         reviewed,
@@ -257,7 +297,7 @@ def tell(done: Promoted, *, daemon_runs: bool) -> None:
     say(f"key       {done.fingerprint}")
     say(f"until     {done.expires_utc:%Y-%m-%dT%H:%M:%SZ}")
     if done.waits_for_quorum:
-        say(f"waits     for further operators: threegate countersign {done.path.name}")
+        say(f"waits     for further operators: threegate approve {done.path.name}")
     _tell_no_daemon(daemon_runs=daemon_runs)
     _tell_kept(done)
 
@@ -286,8 +326,6 @@ def reveal(
     """End a draft that is never signed, on which an operator decided, and, unless `quiet`, print what it was; return
     the same for `--json`.
     """
-    from threegate.approval.shown.escaped_lines import quoted
-
     answer = placed.answer(context, draft.data, yes=yes, actor=actor, reading=reading, reason=reason)
     if not quiet:
         say(answer.says)

@@ -1,32 +1,45 @@
-"""`threegate audit`: show, verify, sign, prove and rotate the trail."""
+"""`threegate audit`: show, verify, sign, prove and rotate the trail, and what else is read or done afterwards."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
+from threegate.audit.audit_verify import verify_workspace
+from threegate.audit.practice import practice_lines, practice_of
+from threegate.audit.trail_checkpoints import prove_line, write_trail_checkpoint
+from threegate.audit.trail_checkpoints import rotate as rotate_trail
 from threegate.cli import tab_completion
+from threegate.cli.aana_events import aana
 from threegate.cli.invocation import (
     JsonFlag,
+    argument,
+    context_here,
     emit_data,
     emit_json,
     moment_of,
+    read_key,
     say,
     wants_json,
     workspace_here,
 )
 from threegate.cli.progress import busy
+from threegate.cli.prune_command import prune
+from threegate.cli.replay_command import replay
+from threegate.core import durable, limits
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
+from threegate.review.countersign import verify_approval
+from threegate.setup.init import account
+from threegate.trail.checkpoint import LineProof, TrailCheckpoint
+from threegate.trail.cosignature import WitnessKey
+from threegate.trail.event import LineError, known_kinds, parse_line
+from threegate.trail.story import select, story_line
+from threegate.trail.trail import Trail
+from threegate.trail.workspace_key import VerifierKey
 
-if TYPE_CHECKING:
-    from threegate.trail.workspace_key import VerifierKey
-
-_Key = TypeVar("_Key", bound="VerifierKey")
-
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer()
 
 KeyOption = Annotated[
     str, typer.Option("--key", metavar="KEY.pub", help="The workspace's verifier key, kept elsewhere.")
@@ -51,10 +64,6 @@ def show(
 
     Example: threegate audit show --request TR-20261122-101500Z-sum
     """
-    from threegate.trail.event import known_kinds
-    from threegate.trail.story import select, story_line
-    from threegate.trail.trail import Trail
-
     kinds = known_kinds()
     unknown = sorted(set(type_ or ()) - kinds.keys())
     if unknown:
@@ -99,9 +108,6 @@ def verify(
 
     Example: threegate audit verify --checkpoint kept.note --key workspace.pub
     """
-    from threegate.audit.audit_verify import verify_workspace
-    from threegate.trail.cosignature import WitnessKey
-
     workspace = workspace_here()
     external = [(str(path), _read(path)) for path in checkpoint or ()]
     with busy("verifying the trail"):
@@ -157,11 +163,6 @@ def checkpoint(
 
     Example: threegate audit checkpoint --out kept.note
     """
-    from threegate.audit.trail_checkpoints import write_trail_checkpoint
-    from threegate.core import durable
-    from threegate.setup.init import account
-    from threegate.trail.trail import Trail
-
     workspace = workspace_here()
     with Trail(workspace).locked() as held:
         path, note = write_trail_checkpoint(held, actor=account())
@@ -187,18 +188,14 @@ def prove(
 
     Example: threegate audit prove 17
     """
-    from threegate.audit.trail_checkpoints import prove_line
-    from threegate.trail.checkpoint import TrailCheckpoint
-    from threegate.trail.trail import Trail
-
     note = TrailCheckpoint.parse(_read(with_checkpoint)) if with_checkpoint else None
     with busy("building the proof"):
         proof = prove_line(Trail(workspace_here()), seq, note=note)
     emit_data(proof.render().decode())
 
 
-@app.command("verify-proof")
-def verify_proof(
+@app.command("check-proof")
+def check_proof(
     proof: Annotated[Path, typer.Argument(help="A file made by `audit prove`.")],
     key: KeyOption = "",
     json_: JsonFlag = False,
@@ -207,12 +204,8 @@ def verify_proof(
 
     With --key, no workspace is needed.
 
-    Example: threegate audit verify-proof event-17.proof --key workspace.pub
+    Example: threegate audit check-proof event-17.proof --key workspace.pub
     """
-    from threegate.trail.checkpoint import LineProof
-    from threegate.trail.event import LineError, parse_line
-    from threegate.trail.workspace_key import VerifierKey
-
     verifier = _key(key)
     if verifier is None:
         named = _read(workspace_here().audit / "workspace.pub").decode("ascii", "replace").strip()
@@ -241,6 +234,60 @@ def verify_proof(
         say(item.line.decode())
 
 
+@app.command("approval")
+def verify_an_approval(
+    file: Annotated[Path, argument("ID|FILE", "A request in approved/: its id or file.", tab_completion.waiting)],
+    json_: JsonFlag = False,
+) -> None:
+    """Run every check that a launch runs on an approval.
+
+    Exit 2 when one fails.
+
+    Example: threegate audit approval tool-exec/approved/TR-20261122-101500Z-sum.md
+    """
+    checks = verify_approval(context_here(), file)
+    if wants_json(json_):
+        emit_json(
+            [{"check": item.name, "ok": item.ok, "code": item.code or None, "detail": item.detail} for item in checks]
+        )
+    else:
+        words = {True: "ok    ", False: "FAILED", None: "-     "}
+        for item in checks:
+            code = f" [{item.code}]" if item.code else ""
+            say(f"{words[item.ok]} {item.name:<19}{item.detail}{code}")
+    if not all(item.ok for item in checks):
+        raise typer.Exit(EXIT_REFUSED)
+
+
+@app.command()
+def stats(
+    since: Annotated[
+        str, typer.Option("--since", metavar="WHEN", help="Start at this date or time, or 24h, 7d ago.")
+    ] = "",
+    json_: JsonFlag = False,
+) -> None:
+    """Show who decided how much and how fast.
+
+    It also shows why drafts were rejected, what ran under grants, and how stops went.
+
+    Example: threegate audit stats --since 30d
+    """
+    found = practice_of(Trail(workspace_here()).events(), since=moment_of(since) if since else None)
+    if wants_json(json_):
+        emit_json(found.to_json())
+        return
+    lines = practice_lines(found)
+    for label, value in lines:
+        say(f"{label:<22} {value}")
+    if not lines:
+        say("no decisions yet; decide on drafts with: threegate review")
+
+
+app.command()(replay)
+app.command()(aana)
+app.command()(prune)
+
+
 @app.command()
 def rotate(json_: JsonFlag = False) -> None:
     """Close the trail's current file and start the next one.
@@ -249,10 +296,6 @@ def rotate(json_: JsonFlag = False) -> None:
 
     Example: threegate audit rotate
     """
-    from threegate.audit.trail_checkpoints import rotate as rotate_trail
-    from threegate.setup.init import account
-    from threegate.trail.trail import Trail
-
     with Trail(workspace_here()).locked() as held:
         path, note = rotate_trail(held, actor=account())
     if wants_json(json_):
@@ -262,22 +305,8 @@ def rotate(json_: JsonFlag = False) -> None:
 
 
 def _read(path: Path) -> bytes:
-    from threegate.core import durable, limits
-
     return durable.read_named(path, max_bytes=limits.AUDIT_FILE_BYTES)
 
 
-def read_key(kind: type[_Key], given: str) -> _Key:
-    """A verifier key, given as a file or as the key itself. Raises InvalidInput."""
-    if "+" in given and not os.path.lexists(given):
-        return kind.parse(given)
-    try:
-        return kind.parse(_read(Path(given)).decode("ascii", "replace").strip())
-    except InvalidInput as error:
-        raise InvalidInput(str(error) if given in str(error) else f"{given}: {error}") from None
-
-
 def _key(given: str) -> VerifierKey | None:
-    from threegate.trail.workspace_key import VerifierKey
-
     return read_key(VerifierKey, given) if given else None

@@ -6,15 +6,14 @@ from typing import Annotated
 
 import typer
 
+from threegate.acts.cancel import CANCEL, cancel_about, cancel_request
 from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json
 from threegate.cli.signing_options import KeyOption, NameOption, decision_here
 from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
+from threegate.review.show import show_request
 
-app = typer.Typer()
 
-
-@app.command()
 def cancel(
     which: Annotated[str, argument("ID|FILE", "A request by its id or file.", tab_completion.open_requests)],
     reason: Annotated[str, typer.Option("--reason", help="The reason, for the trail.")] = "",
@@ -31,9 +30,6 @@ def cancel(
 
     Example: threegate cancel TR-20261122-101500Z-sum --reason 'Wrong month.'
     """
-    from threegate.acts.cancel import CANCEL, cancel_about, cancel_request
-    from threegate.review.show import show_request
-
     context = context_here()
     request_id = show_request(context.workspace, which).request_id or which
     by = decision_here(context, CANCEL, cancel_about(request_id, reason), name, key)

@@ -1,49 +1,53 @@
-"""``threegate contracts``: check, test, replay and draw a contracts folder.
+"""``threegate contracts``: check, test, play and draw a contracts folder, and the verbs of contract_sessions.py.
 
-Reads only the named folder (default: the workspace's); no command here changes a session of the daemon.
+The commands here read only the named folder (default: the workspace's) and change no session of the daemon.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from threegate.cli.contract_sessions import allow, checkpoints, close, deny, kill, open_, sessions, workflows
 from threegate.cli.invocation import (
     JsonFlag,
     argument,
     emit_data,
     emit_json,
-    put,
     say,
     wants_json,
     warn,
     workspace_here,
 )
-from threegate.core import limits
+from threegate.contracts.compiled import Compiled, read_folder
+from threegate.contracts.compiler import compile_folder
+from threegate.contracts.drawing import mermaid, svg
+from threegate.contracts.play import Play
+from threegate.contracts.provider import check_request as check_a_request
+from threegate.contracts.provider import check_response as check_a_response
+from threegate.contracts.scenario import run_tests
+from threegate.contracts.skeleton import skeleton
+from threegate.core import durable, limits
+from threegate.core.canonical import StrictJSONError, loads_strict
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
 
-if TYPE_CHECKING:
-    from threegate.contracts.compiled import Compiled
-
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = typer.Typer()
 
 Contracts = Annotated[
     str, typer.Option("--contracts", metavar="DIR", help="A contracts folder; default: the workspace's.")
 ]
-Folder = Annotated[str, argument("[DIR]", "A contracts folder; default: the workspace's.")]
+Folder = Annotated[str, argument("DIR", "A contracts folder; default: the workspace's.")]
 
 
 def _load(folder: str) -> tuple[Compiled, dict[str, bytes]]:
     """The folder's files, compiled under the workspace's settings if there is a workspace. Raises
     InvalidInput.
     """
-    from threegate.contracts.compiled import read_folder
-    from threegate.contracts.compiler import compile_folder
-
     permit = False
     try:
         workspace = workspace_here()
@@ -102,8 +106,6 @@ def test(folder: Folder = "", json_: JsonFlag = False) -> None:
 
     Example: threegate contracts test contracts/
     """
-    from threegate.contracts.scenario import run_tests
-
     compiled, files = _compiled(folder)
     report = run_tests(compiled, files)
     failed = [item for item in report.results if item.problem]
@@ -138,9 +140,6 @@ def decide(
 
     Example: threegate contracts decide contracts/ --calls calls.jsonl --format json
     """
-    from threegate.contracts.play import Play
-    from threegate.core import durable
-
     if form not in ("text", "json"):
         raise typer.BadParameter("--format is text or json")
     if not calls:
@@ -157,8 +156,6 @@ def decide(
 
 
 def _decide_line(play: Any, line: bytes, where: str, as_json: bool) -> None:
-    from threegate.core.canonical import StrictJSONError, loads_strict
-
     try:
         value = loads_strict(line, max_bytes=limits.CONTRACT_CALL_BYTES)
     except StrictJSONError as error:
@@ -179,32 +176,6 @@ def _decide_line(play: Any, line: bytes, where: str, as_json: bool) -> None:
 
 
 @app.command()
-def explain(
-    code: Annotated[str, argument("CODE", "A code printed by a check or a decision.")],
-    json_: JsonFlag = False,
-) -> None:
-    """Explain a diagnostic or reason code.
-
-    Example: threegate contracts explain FILE_TOO_LARGE
-    """
-    from threegate.contracts.codes import CODES
-    from threegate.contracts.reasons import REASONS
-
-    entry = CODES.get(code)
-    severity: str
-    if entry is not None:
-        severity, text = entry.severity, entry.help
-    elif code in REASONS:
-        severity, text = "reason of a decision", REASONS[code]
-    else:
-        raise InvalidInput(f"{code}: no such code; see docs/codes.md")
-    if wants_json(json_):
-        emit_json({"code": code, "severity": severity, "help": text})
-    else:
-        put([f"{code} ({severity})", text])
-
-
-@app.command()
 def new(
     tool: Annotated[str, argument("TOOL", "The tool's name, as used in calls.")],
 ) -> None:
@@ -214,9 +185,6 @@ def new(
 
     Example: threegate contracts new web.fetch >web.fetch.yaml
     """
-    import re
-
-    from threegate.contracts.skeleton import skeleton
 
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tool):
         raise InvalidInput(f"{tool}: a tool's name may contain only letters, digits, _ . and -")
@@ -227,6 +195,7 @@ def new(
 def graph(
     folder: Folder = "",
     out: Annotated[str, typer.Option("--out", metavar="FILE.svg|.mmd", help="The .svg or .mmd file to write.")] = "",
+    json_: JsonFlag = False,
 ) -> None:
     """Draw phases, tools and preconditions.
 
@@ -234,8 +203,6 @@ def graph(
 
     Example: threegate contracts graph contracts/ --out contracts.svg
     """
-    from threegate.contracts.drawing import mermaid, svg
-
     if out and not out.endswith((".svg", ".mmd")):
         raise typer.BadParameter("--out must end with .svg or .mmd")
     compiled, _ = _compiled(folder)
@@ -246,13 +213,13 @@ def graph(
         return
     text = svg(compiled) if out.endswith(".svg") else mermaid(compiled)
     Path(out).write_text(text, encoding="utf-8")
-    say(f"wrote {out}")
+    if wants_json(json_):
+        emit_json({"out": out})
+    else:
+        say(f"wrote {out}")
 
 
 def _traffic(file: str) -> Any:
-    from threegate.core import durable
-    from threegate.core.canonical import StrictJSONError, loads_strict
-
     try:
         data = durable.read_regular(Path(file), max_bytes=limits.CONTRACT_TRAFFIC_BYTES)
         return loads_strict(data, max_bytes=limits.CONTRACT_TRAFFIC_BYTES)
@@ -284,10 +251,8 @@ def check_response(
 
     Example: threegate contracts check-response response.json --contracts contracts/
     """
-    from threegate.contracts.provider import check_response as checked
-
     compiled, _ = _compiled(folder)
-    _tell(checked(compiled, _traffic(file)), json_)
+    _tell(check_a_response(compiled, _traffic(file)), json_)
 
 
 @app.command("check-request")
@@ -304,7 +269,15 @@ def check_request(
 
     Example: threegate contracts check-request request.json --provider openai
     """
-    from threegate.contracts.provider import check_request as checked
-
     compiled, _ = _compiled(folder)
-    _tell(checked(compiled, _traffic(file), provider), json_)
+    _tell(check_a_request(compiled, _traffic(file), provider), json_)
+
+
+app.command()(sessions)
+app.command("open")(open_)
+app.command()(close)
+app.command()(kill)
+app.command()(workflows)
+app.command()(checkpoints)
+app.command()(allow)
+app.command()(deny)

@@ -8,26 +8,34 @@ import typer
 
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.progress import busy
+from threegate.core.errors import EXIT_REFUSED, NoWorkspace
+from threegate.core.extras import require_extra
+from threegate.setup.doctor import examine
 
-app = typer.Typer()
 
-
-@app.command()
 def doctor(
     probes: Annotated[
         bool, typer.Option("--probes/--no-probes", help="Test the sandboxes with short runs (a few seconds).")
+    ] = True,
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="Run only a test container that tries to break every restriction.")
+    ] = False,
+    network: Annotated[
+        bool, typer.Option("--network/--no-network", help="With --sandbox: also test the network through the proxy.")
     ] = True,
     json_: JsonFlag = False,
 ) -> None:
     """Check and measure what is enforced on this machine.
 
-    Every problem comes with a way to fix it.
+    Every problem comes with a way to fix it. Exit 2 if something has failed, or if a test container breaks a
+    restriction.
 
-    Example: threegate doctor
+    Examples: threegate doctor
+              threegate doctor --sandbox --no-network
     """
-    from threegate.core.errors import EXIT_REFUSED, NoWorkspace
-    from threegate.setup.doctor import examine
-
+    if sandbox:
+        _check_sandbox(network=network, as_json=wants_json(json_))
+        return
     try:
         workspace = workspace_here()
     except NoWorkspace:
@@ -48,4 +56,30 @@ def doctor(
             fix = f"  → {line.fix}" if line.fix else ""
             say(f"{line.state:<8} {line.name}: {line.seen}{fix}")
     if any(line.state == "failure" for line in lines):
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _check_sandbox(*, network: bool, as_json: bool) -> None:
+    require_extra("ERA", "era")
+
+    from threegate.runners.era.era_doctor import prove_era  # late: it needs the extra
+
+    settings = workspace_here().load_settings().runners.era
+    with busy("testing every restriction"):
+        outcome, walls = prove_era(settings, network=network and bool(settings.egress_image))
+    if as_json:
+        emit_json(
+            {
+                "walls": [{"name": wall.name, "held": wall.held, "seen": wall.seen} for wall in walls],
+                "effective_limits": outcome.effective_limits,
+                "runtime": outcome.runtime,
+                "image": outcome.image,
+            }
+        )
+    else:
+        for wall in walls:
+            say(f"{'held ' if wall.held else 'BROKE'}  {wall.name}  ({wall.seen})")
+        for name, value in outcome.effective_limits.items():
+            say(f"       {name}: {value}")
+    if not all(wall.held for wall in walls):
         raise typer.Exit(EXIT_REFUSED)

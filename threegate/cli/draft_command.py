@@ -1,19 +1,21 @@
-"""``threegate draft``: a well-formed request from options, with its inputs hashed and copied."""
+"""``threegate draft``: a well-formed request from options, from an ended request, or from a proposal."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from threegate.cli import invocation, output
+from threegate.acts.draft import DraftOptions, write_draft
+from threegate.acts.retry import retry_request
+from threegate.cli import invocation, output, tab_completion
+from threegate.cli.commands import given_by_plugin
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.request.backend import BACKENDS, DEFAULT_BACKEND
-
-app = typer.Typer(add_completion=False)
+from threegate.review.show import show_request
 
 _CHOICES = {
     "backend": tuple(name for name, rules in BACKENDS.items() if rules.version == "1"),
@@ -22,9 +24,8 @@ _CHOICES = {
 }
 
 
-@app.command()
 def draft(
-    purpose: Annotated[str, typer.Option(help="One sentence: what the run is for.")],
+    purpose: Annotated[str, typer.Option(help="One sentence: what the run is for.")] = "",
     backend: Annotated[
         str, typer.Option(help="ERA (a command in a container) or monty (Python code).")
     ] = DEFAULT_BACKEND,
@@ -54,19 +55,46 @@ def draft(
     cpu: Annotated[str, typer.Option(help="Cores, as a decimal number.")] = "1",
     memory: Annotated[int, typer.Option(help="Memory in MiB.")] = 256,
     time: Annotated[int, typer.Option(help="Seconds.")] = 60,
+    again: Annotated[
+        str,
+        typer.Option(
+            "--again",
+            metavar="ID|FILE",
+            help="Draft this ended request again, under a new id.",
+            autocompletion=tab_completion.ended_requests,
+        ),
+    ] = "",
+    proposal: Annotated[
+        str, typer.Option("--proposal", metavar="FILE|-", help="Print the draft that this JSON proposal would become.")
+    ] = "",
+    drop: Annotated[bool, typer.Option("--drop", help="With --proposal: put it into the inbox.")] = False,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="With --proposal: one proposal per line.")] = False,
+    form: Annotated[Literal["text", "json"], typer.Option("--format", help="With --proposal: text or json.")] = "text",
     json_: invocation.JsonFlag = False,
 ) -> None:
-    """Write a well-formed draft into the inbox.
+    """Write a draft, or draft an ended request again.
 
-    Its inputs are hashed and copied to inbox/files/.
+    The draft is written into the inbox, and its inputs are hashed and copied to inbox/files/. A draft of an ended
+    request has a new id and needs a new approval.
 
-    Example: threegate draft --backend monty --code sum.py --input numbers.json --purpose 'Add up the numbers.'
+    Examples: threegate draft --backend monty --code sum.py --input numbers.json --purpose 'Add up the numbers.'
+              threegate draft --again TR-20261122-101500Z-sum
+              threegate draft --proposal proposal.json --drop
     """
+    ways = {"--purpose": purpose, "--again": again, "--proposal": proposal}
+    if sum(map(bool, ways.values())) != 1:
+        raise typer.BadParameter(f"give exactly one of {', '.join(ways)}: a new draft begins with its purpose")
+    if proposal:
+        given_by_plugin("draft --proposal")(
+            proposal, jsonl=jsonl, as_json=form == "json" or invocation.wants_json(json_), drop=drop
+        )
+        return
+    if again:
+        _draft_again(again, json_)
+        return
     for name, given in (("backend", backend), ("risk", risk), ("sensitivity", sensitivity)):
         if given not in _CHOICES[name]:
             raise typer.BadParameter(f"--{name} must be one of {', '.join(_CHOICES[name])}")
-    from threegate.acts.draft import DraftOptions, write_draft
-
     options = DraftOptions(
         backend=cast(Any, backend),
         purpose=purpose,
@@ -104,6 +132,26 @@ def draft(
     for name in drafted.copied:
         invocation.say(f"copied {name} to inbox/files/")
     invocation.put(output.report_lines([drafted.report]))
+
+
+def _draft_again(which: str, json_: bool) -> None:
+    context = invocation.context_here()
+    source = show_request(context.workspace, which).path
+    if source is None:
+        raise InvalidInput(f"{which}: its file no longer exists; write a new draft")
+    done = retry_request(context, source)
+    if invocation.wants_json(json_):
+        invocation.emit_json(
+            {
+                "file": str(done.path),
+                "request_id": done.request_id,
+                "of": done.of,
+                "restored": list(done.restored),
+            }
+        )
+        return
+    invocation.say(f"draft {done.path} ({done.request_id}, a retry of {done.of})")
+    invocation.say(f"next  threegate approve {done.path}", copied=True)
 
 
 def _text(path: str) -> str:

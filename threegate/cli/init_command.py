@@ -9,11 +9,9 @@ import typer
 
 from threegate.cli.invocation import JsonFlag, argument, emit_json, say, wants_json
 from threegate.core.extras import missing_extra
+from threegate.setup.init import init_workspace
 
-app = typer.Typer()
 
-
-@app.command()
 def init(
     folder: Annotated[Path, argument("DIR", "The folder for the workspace.")],
     operator: Annotated[str, typer.Option("--operator", help="Name of the first operator.")] = "operator",
@@ -29,8 +27,6 @@ def init(
 
     Example: threegate init ws --operator alice --key ~/.ssh/id_ed25519.pub
     """
-    from threegate.setup.init import init_workspace
-
     made = init_workspace(folder, operator=operator, public_key=key, agent=agent)
     if wants_json(json_):
         emit_json(
@@ -53,5 +49,5 @@ def init(
     if problem := missing_extra("ERA", "era"):
         say(f"container {problem} (Monty needs none)")
     elif not made.image:
-        say("container no ERA image yet: build it with `threegate sandbox build` (Monty needs none)")
+        say("container no ERA image yet: build it with `threegate settings images` (Monty needs none)")
     say(f"next      cd {made.workspace.root} && threegate draft --help")

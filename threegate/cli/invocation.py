@@ -6,12 +6,14 @@ escape sequence, an invisible character or markup.
 
 from __future__ import annotations
 
-import gc
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -22,13 +24,14 @@ from threegate.approval.shown.messages import prompt as prompt
 from threegate.approval.shown.messages import put as put
 from threegate.approval.shown.messages import redraw as redraw
 from threegate.approval.shown.messages import say as say
+from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
+from threegate.core.settings import parse_duration
+from threegate.core.workspace import Workspace, find_workspace
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from threegate.core.workspace import Workspace
     from threegate.launch.context import Context
+    from threegate.trail.workspace_key import VerifierKey
 
 PlainFlag = Annotated[
     bool, typer.Option("--plain", help="Print plain lines, even if the extra threegate[tui] is installed.")
@@ -49,31 +52,21 @@ class RootOptions:
     json: bool = False
 
 
+_Key = TypeVar("_Key", bound="VerifierKey")
+
 ROOT = RootOptions()
-_USUAL_COLLECTION = gc.get_threshold()
-
-
-def keep_running() -> None:
-    """To be called by a command that runs until it is stopped: from now on Python looks for garbage as usual, which
-    it puts off for all others (`cli.main`).
-    """
-    gc.set_threshold(*_USUAL_COLLECTION)
 
 
 def workspace_here() -> Workspace:
     """The workspace of --workspace, THREEGATE_WORKSPACE, or the current folder or one above it. Raises
     NoWorkspace.
     """
-    from threegate.core.workspace import (
-        find_workspace,
-    )  # imported late: validate and explain work without settings
-
     return find_workspace(explicit=ROOT.workspace or None)
 
 
 def context_here() -> Context:
     """The context that commands and gates work with, for that workspace. Raises NoWorkspace, InvalidInput."""
-    from threegate.launch.context import open_context  # imported late: it loads the gates
+    from threegate.launch.context import open_context  # late: it loads the gates, which `status` and `init` never need
 
     return open_context(workspace_here())
 
@@ -129,10 +122,6 @@ def on_terminal() -> bool:
 
 def moment_of(text: str) -> datetime:
     """The time given with ``--since``: a date, a time, or a duration ago. Raises InvalidInput."""
-    from datetime import UTC, datetime, timedelta
-
-    from threegate.core.settings import parse_duration
-
     try:
         return datetime.now(UTC) - timedelta(seconds=parse_duration(text))
     except ValueError:
@@ -142,3 +131,15 @@ def moment_of(text: str) -> datetime:
     except ValueError:
         raise InvalidInput(f"--since {text}: give a date, a time or a duration (2026-11-22, 24h, 7d)") from None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def read_key(kind: type[_Key], given: str) -> _Key:
+    """A verifier key, given as a file or as the key itself. Raises InvalidInput."""
+    if "+" in given and not os.path.lexists(given):
+        return kind.parse(given)
+    try:
+        return kind.parse(
+            durable.read_named(Path(given), max_bytes=limits.AUDIT_FILE_BYTES).decode("ascii", "replace").strip()
+        )
+    except InvalidInput as error:
+        raise InvalidInput(str(error) if given in str(error) else f"{given}: {error}") from None

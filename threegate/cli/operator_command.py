@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from threegate.acts.operator import add_operator, list_operators, record_operators, revoke_operator
 from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     JsonFlag,
@@ -19,8 +20,9 @@ from threegate.cli.invocation import (
     workspace_here,
 )
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
+from threegate.setup.init import account, read_public_key
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer()
 
 
 @app.command("add")
@@ -43,9 +45,6 @@ def add(
 
     Example: threegate operator add bob --key bob.pub
     """
-    from threegate.acts.operator import add_operator
-    from threegate.setup.init import account, read_public_key
-
     entry = add_operator(
         workspace_here(),
         name,
@@ -69,8 +68,6 @@ def list_(json_: JsonFlag = False) -> None:
 
     Example: threegate operator list
     """
-    from threegate.acts.operator import list_operators
-
     lines, problem = list_operators(workspace_here())
     if wants_json(json_):
         emit_json(
@@ -117,9 +114,6 @@ def revoke(
 
     Example: threegate operator revoke bob
     """
-    from threegate.acts.operator import revoke_operator
-    from threegate.setup.init import account
-
     concerned = revoke_operator(workspace_here(), which, actor=account())
     if wants_json(json_):
         emit_json({"revoked": [{"name": entry.name, "key": entry.key.fingerprint} for entry in concerned]})
@@ -137,9 +131,6 @@ def record(
 
     Example: threegate operator record --yes
     """
-    from threegate.acts.operator import record_operators
-    from threegate.setup.init import account
-
     if not yes:
         raise NoWorkspace("check tool-exec/operators and operators.revoked first, then give --yes")
     current = record_operators(workspace_here(), actor=account())

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from threegate import __version__
+from threegate.request.gate_rules import RULES
 from threegate.request.report import REPORT_SCHEMA, Finding, Report
 
 FORMATS = ("text", "json", "sarif", "github")
@@ -72,7 +74,6 @@ def width(text: str) -> int:
     """The number of terminal columns that `text` takes: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
-    import unicodedata
 
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
@@ -109,8 +110,6 @@ def _property(text: str) -> str:
 
 def sarif(reports: Sequence[Report]) -> dict[str, Any]:
     """One SARIF 2.1.0 run over all reports, with the rules that found something."""
-    from threegate.request.gate_rules import RULES
-
     used = [rule for rule in RULES.values() if any(f.rule == rule.id for r in reports for f in r.findings)]
     index = {rule.id: number for number, rule in enumerate(used)}
     return {

@@ -44,6 +44,7 @@ def busy(what: str) -> Iterator[Callable[[int, int], None]]:
 def _show(text: list[str], done: threading.Event) -> None:
     if done.wait(_PATIENCE_SECONDS):
         return
+    # late: only work that takes long on a terminal needs it
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

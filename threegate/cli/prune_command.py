@@ -1,19 +1,20 @@
-"""`threegate prune --older-than 90d`: remove old runs, inputs and snapshots."""
+"""`threegate audit prune --older-than 90d`: remove old runs, inputs and snapshots."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
+from threegate.audit.prune import prune as remove
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.progress import busy
 from threegate.core.errors import InvalidInput
+from threegate.core.settings import parse_duration
+from threegate.setup.init import account
 
-app = typer.Typer()
 
-
-@app.command()
 def prune(
     older_than: Annotated[
         str,
@@ -27,13 +28,8 @@ def prune(
     Snapshots are removed too, and the folders of agents' runs, with their homes. The trail, results and request files
     stay.
 
-    Example: threegate prune --older-than 30d --dry-run
+    Example: threegate audit prune --older-than 30d --dry-run
     """
-    from datetime import UTC, datetime, timedelta
-
-    from threegate.audit.prune import prune as remove
-    from threegate.core.settings import parse_duration
-    from threegate.setup.init import account
 
     try:
         seconds = parse_duration(older_than)

@@ -6,16 +6,17 @@ from typing import Annotated
 
 import typer
 
+from threegate.acts.approve_group import group_paths
+from threegate.acts.reject import REJECT, reject_about, reject_draft
 from threegate.cli import tab_completion
+from threegate.cli.approve_command import reveal
 from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json, warn
 from threegate.cli.signing_options import KeyOption, NameOption, actor_here, decision_here
+from threegate.review.reviewed_draft import find_draft, read_draft
 
-app = typer.Typer()
 
-
-@app.command()
 def reject(
-    which: Annotated[list[str], argument("ID|FILE...", "Drafts: their ids, files or names.", tab_completion.drafts)],
+    which: Annotated[list[str], argument("ID|FILE", "Drafts: their ids, files or names.", tab_completion.drafts)],
     reason: Annotated[str, typer.Option("--reason", help="The reason, for the agent and the trail.")] = "",
     group: Annotated[bool, typer.Option("--group", help="Also reject all drafts of the same shape.")] = False,
     name: NameOption = "",
@@ -29,11 +30,6 @@ def reject(
 
     Example: threegate reject TR-20261122-101500Z-sum --reason 'Reads more than it needs.'
     """
-    from threegate.acts.approve_group import group_paths
-    from threegate.acts.reject import REJECT, reject_about, reject_draft
-    from threegate.cli.approve_command import reveal
-    from threegate.review.reviewed_draft import find_draft, read_draft
-
     context = context_here()
     workspace = context.workspace
     drafts = {draft.path: draft for draft in (read_draft(workspace, find_draft(workspace, one)) for one in which)}

@@ -1,4 +1,4 @@
-"""`threegate replay`: run a finished request again and compare the outputs."""
+"""`threegate audit replay`: run a finished request again and compare the outputs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Annotated
 
 import typer
 
+from threegate.acts.replay import ended_request
+from threegate.acts.replay import replay as run_again
 from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
+from threegate.core.errors import EXIT_REFUSED
+from threegate.runners.backend import make_runner
 
-app = typer.Typer()
 
-
-@app.command()
 def replay(
     request_id: Annotated[str, argument("REQUEST_ID", "A request that ran to completion.", tab_completion.ran)],
     name: NameOption = "",
@@ -25,13 +26,8 @@ def replay(
 
     It runs under the same limits. Exit 2 if an output differs.
 
-    Example: threegate replay TR-20261122-101500Z-sum
+    Example: threegate audit replay TR-20261122-101500Z-sum
     """
-    from threegate.acts.replay import ended_request
-    from threegate.acts.replay import replay as run_again
-    from threegate.core.errors import EXIT_REFUSED
-    from threegate.runners.backend import make_runner
-
     context = context_here()
     ended = ended_request(context, request_id)
     acting = acting_here(context, name, key)

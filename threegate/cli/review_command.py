@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import typer
-
+from threegate.acts.approve import seal, sign
+from threegate.acts.list_drafts import drafts_of
+from threegate.acts.reject import REJECT, reject_about, reject_draft
+from threegate.acts.signed_acts import decide
+from threegate.acts.signing_key import Acting
+from threegate.approval.shown.time_read import Reading
 from threegate.cli.application import Application, application_here
 from threegate.cli.approve_command import finish, reveal, show, tell
 from threegate.cli.invocation import (
@@ -24,22 +28,19 @@ from threegate.cli.invocation import (
 )
 from threegate.cli.signing_options import KeyOption, NameOption, acting_here
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
+from threegate.core.workspace import Workspace
+from threegate.launch.context import Context
+from threegate.request.model import Delivery
+from threegate.review.reviewed_draft import Draft, InvalidDraft, open_reviewed_draft, read_draft
+from threegate.review.screen import render_invalid
+from threegate.review.status import line_rows, status_lines
+from threegate.setup.init import account
 
-if TYPE_CHECKING:
-    from threegate.acts.signing_key import Acting
-    from threegate.approval.shown.time_read import Reading
-    from threegate.core.workspace import Workspace
-    from threegate.launch.context import Context
-    from threegate.request.model import Delivery
-    from threegate.review.reviewed_draft import Draft
-
-app = typer.Typer()
 _QUESTION = "[a]pprove  [r]eject  [f]ull  [s]kip  [q]uit > "
 _CHANGE_QUESTION = "[a]pprove  [r]eject  [f]ull  [d]eliver otherwise  [s]kip  [q]uit > "
 _INVALID = "[r]eject  [s]kip  [q]uit > "
 
 
-@app.command()
 def review(
     name: NameOption = "",
     key: KeyOption = None,
@@ -51,8 +52,6 @@ def review(
 
     Example: threegate review --as alice
     """
-    from threegate.acts.list_drafts import drafts_of
-
     if not on_terminal():
         raise InvalidInput("review needs a terminal; elsewhere use: threegate approve FILE --yes")
     if (application := application_here(plain)) is not None:
@@ -73,9 +72,6 @@ def review(
 
 def _list(workspace: Workspace) -> None:
     """Print what needs an operator, before the drafts."""
-    from datetime import UTC, datetime
-
-    from threegate.review.status import line_rows, status_lines
 
     for line in status_lines(workspace, ended=0):
         if line.next == "operator":
@@ -98,10 +94,6 @@ def _one(context: Context, acting: Acting, path: Path, deliver: Delivery | None 
     """Show one draft and carry out the answer; return approved, rejected, skipped or quit. `deliver` is what the person
     chose that its change becomes.
     """
-    from threegate.acts.approve import seal, sign
-    from threegate.review.reviewed_draft import InvalidDraft, open_reviewed_draft, read_draft
-    from threegate.review.screen import render_invalid
-
     draft: Draft | None = None
     reading: Reading | None = None
     try:
@@ -144,10 +136,6 @@ def _one(context: Context, acting: Acting, path: Path, deliver: Delivery | None 
 
 
 def _reject(context: Context, draft: Draft, acting: Acting, reading: Reading | None) -> str:
-    from threegate.acts.reject import REJECT, reject_about, reject_draft
-    from threegate.acts.signed_acts import decide
-    from threegate.setup.init import account
-
     prompt("reason (sent to the agent) > ")
     reason = sys.stdin.readline().strip()
     by = decide(context, REJECT, reject_about(draft, reason), account=account(), acting=acting)

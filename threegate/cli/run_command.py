@@ -7,12 +7,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from threegate.cli.invocation import keep_running, wants_json, workspace_here
+from threegate.cli.invocation import wants_json, workspace_here
+from threegate.daemon import run_daemon
+from threegate.daemon.log import Log
 
-app = typer.Typer()
 
-
-@app.command()
 def run(
     once: Annotated[bool, typer.Option("--once", help="Work until nothing is left to do, then exit.")] = False,
     log: Annotated[
@@ -29,9 +28,6 @@ def run(
     Examples: threegate run
               threegate run --once
     """
-    keep_running()
-    from threegate.daemon import run_daemon
-    from threegate.daemon.log import Log
 
     if quiet:
         log = "none"

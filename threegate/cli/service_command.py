@@ -1,8 +1,8 @@
-"""`threegate service install|uninstall|status`: the daemon under systemd."""
+"""`threegate settings service install|uninstall|status`: the daemon under systemd."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,11 +16,10 @@ from threegate.cli.invocation import (
 )
 from threegate.cli.signing_options import YesOption, ask
 from threegate.core.errors import EXIT_REFUSED, Unavailable
+from threegate.setup import systemd_service
+from threegate.setup.systemd_service import ServicePlan
 
-if TYPE_CHECKING:
-    from threegate.setup.systemd_service import ServicePlan
-
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(help="Run the daemon as a systemd service.", no_args_is_help=True)
 
 _Name = Annotated[str, typer.Option("--name", help="The service's name.")]
 
@@ -45,10 +44,8 @@ def install(
 
     It prints what it will do and asks first.
 
-    Example: threegate service install --user threegate
+    Example: threegate settings service install --user threegate
     """
-    from threegate.setup import systemd_service
-
     plan = systemd_service.plan_install(workspace_here(), name=name, user=user, era=era)
     if print_:
         emit_data(plan.unit)
@@ -70,10 +67,8 @@ def uninstall(name: _Name = "threegate", yes: YesOption = False) -> None:
 
     It prints what it will do and asks first. The workspace stays.
 
-    Example: threegate service uninstall
+    Example: threegate settings service uninstall
     """
-    from threegate.setup import systemd_service
-
     systemd_service.need_systemd()
     plan = systemd_service.plan_uninstall(name)
     systemd_service.need_manager(plan)
@@ -88,10 +83,8 @@ def status(name: _Name = "threegate", json_: JsonFlag = False) -> None:
 
     Exit 2 if it is not running.
 
-    Example: threegate service status
+    Example: threegate settings service status
     """
-    from threegate.setup import systemd_service
-
     systemd_service.need_systemd()
     state = systemd_service.service_state(name)
     running = state.get("ActiveState") in ("active", "reloading")

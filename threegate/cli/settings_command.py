@@ -1,21 +1,34 @@
-"""`threegate settings check|show`."""
+"""`threegate settings`: check and show them, and what is entered into them or set up once."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, warn, workspace_here
+from threegate.acts.adopt import adopt as adopt_now
+from threegate.acts.adopt import adopt_about
+from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json, warn, workspace_here
+from threegate.cli.progress import busy
+from threegate.cli.service_command import app as service
+from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
+from threegate.core import durable, limits
+from threegate.core.settings import SECTIONS, parse_settings
+from threegate.setup.init import account
+from threegate.setup.sandbox import build_images, enter_images
+from threegate.setup.settings_file import toml_value
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer()
+app.add_typer(service, name="service")
 
 
 @app.command()
 def check(
-    file: Annotated[Path | None, typer.Argument(help="The settings file; default: the workspace's.")] = None,
+    file: Annotated[Path | None, argument("FILE", "The settings file; default: the workspace's.")] = None,
+    json_: JsonFlag = False,
 ) -> None:
     """Check the settings.
 
@@ -23,16 +36,67 @@ def check(
 
     Example: threegate settings check
     """
-    from threegate.core import durable, limits
-    from threegate.core.settings import parse_settings
-
     if file is None:
         settings = workspace_here().load_settings()
     else:
         settings = parse_settings(durable.read_named(file, max_bytes=limits.SETTINGS_BYTES), file)
-    for name, plugin in settings.unread().items():
-        warn(f"[{name}] is not read: {plugin.why_absent()}")
+    unread = {name: plugin.why_absent() for name, plugin in settings.unread().items()}
+    if wants_json(json_):
+        emit_json({"valid": True, "unread": unread})
+        return
+    for name, why in unread.items():
+        warn(f"[{name}] is not read: {why}")
     say("the settings are valid")
+
+
+@app.command()
+def adopt(
+    as_: NameOption = "",
+    key: KeyOption = None,
+    yes: YesOption = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Report why launches stopped, and continue from here.
+
+    Earlier approvals become void.
+
+    Example: threegate settings adopt --as alice --key ~/.ssh/id_ed25519
+    """
+    context = context_here()
+    about = adopt_about(context)
+    if not wants_json(json_):
+        say(f"{about['path']}: {about['problem']}")
+        say(f"the trail ends at event {about['seq']}; epoch {about['epoch']} begins and earlier approvals become void")
+    ask("Adopt this workspace?", yes)
+    done = adopt_now(context, acting_here(context, as_, key), about)
+    if wants_json(json_):
+        emit_json({"epoch": done.epoch, "problem": done.problem, "new_key": done.new_key})
+        return
+    say(f"adopted: epoch {done.epoch}")
+    if done.new_key:
+        say("a new workspace key was created; keep the output of: threegate audit checkpoint")
+
+
+@app.command()
+def images(json_: JsonFlag = False) -> None:
+    """Build missing images and record their digests.
+
+    The digests are written to threegate.toml.
+
+    Example: threegate settings images
+    """
+    workspace = workspace_here()
+    with busy("building the images (minutes, the first time)"):
+        made = build_images(workspace.load_settings().runners.era.engine)
+    changed = enter_images(workspace, made, actor=account())
+    if wants_json(json_):
+        emit_json({"image": made.era, "egress_image": made.egress, "settings_changed": changed})
+        return
+    for way in made.ways:
+        say(way)
+    say(f"image         {made.era}")
+    say(f"egress_image  {made.egress}")
+    say("written to threegate.toml; earlier approvals are no longer valid" if changed else "already in threegate.toml")
 
 
 @app.command()
@@ -46,10 +110,6 @@ def show(
 
     Example: threegate settings show --origin
     """
-    import tomllib
-
-    from threegate.core.settings import SECTIONS
-    from threegate.setup.settings_file import toml_value
 
     workspace = workspace_here()
     settings = workspace.load_settings()

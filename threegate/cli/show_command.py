@@ -6,10 +6,11 @@ import json
 import os
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from threegate.approval.shown.escaped_lines import fact, fitted, own
 from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     JsonFlag,
@@ -17,23 +18,28 @@ from threegate.cli.invocation import (
     emit_data,
     emit_json,
     put,
+    put_foreign,
     redraw,
     say,
     screen_width,
     wants_json,
     workspace_here,
 )
-from threegate.core.errors import NoWorkspace
+from threegate.core.errors import InvalidInput, NoWorkspace
+from threegate.core.workspace import Workspace
+from threegate.request.exposure import exposure_lines
+from threegate.review.compare import compare
+from threegate.review.follow import follow
+from threegate.review.preview import pages
+from threegate.review.results import list_results
+from threegate.review.screen import render_comparison, render_page
+from threegate.review.show import Shown, as_approved, open_input, results_of, show_request
+from threegate.review.status import Line, line_rows, output_row
+from threegate.trail.event import NOT_KNOWN, class_of
+from threegate.trail.payloads import ApprovalAbandoned, under_grant
+from threegate.trail.story import readable
 
-if TYPE_CHECKING:
-    from threegate.core.workspace import Workspace
-    from threegate.review.show import Shown
-    from threegate.review.status import Line
 
-app = typer.Typer()
-
-
-@app.command()
 def show(
     which: Annotated[str, argument("ID|FILE", "A request id, a file name, or a path.", tab_completion.any_request)],
     input_name: Annotated[
@@ -48,26 +54,45 @@ def show(
         bool,
         typer.Option("--as-approved", help="Print the stored text that the approval's signature covers."),
     ] = False,
-    follow: Annotated[
+    follow_: Annotated[
         bool,
         typer.Option("--follow", help="Follow its status and last line of output until it ends."),
     ] = False,
+    result: Annotated[
+        bool, typer.Option("--result", help="Print its results instead; the name may also be one of a result.")
+    ] = False,
+    against: Annotated[
+        str,
+        typer.Option(
+            "--against",
+            metavar="ID|FILE|last",
+            help="Compare it with another request; last: the last finished one with the same slug.",
+            autocompletion=tab_completion.any_request,
+        ),
+    ] = "",
+    full: Annotated[bool, typer.Option("--full", help="With --against: show everything in full.")] = False,
     json_: JsonFlag = False,
 ) -> None:
     """Show everything known about one request.
 
     Examples: threegate show TR-20261122-101500Z-sum
               threegate show TR-20261122-101500Z-sum --follow
+              threegate show TR-20261122-101500Z-sum --result
+              threegate show TR-20261122-101500Z-sum --against TR-20261123-090000Z-sum
     """
+    instead = {"--input": input_name, "--as-approved": approved, "--follow": follow_, "--result": result}
+    if len(given := [name for name, value in {**instead, "--against": against}.items() if value]) > 1:
+        raise NoWorkspace(f"{' and '.join(given)} print different things; give one of them")
     if approved:
         _say_as_approved(which)
         return
-    from threegate.request.exposure import exposure_lines
-    from threegate.review.show import show_request
-    from threegate.trail.event import NOT_KNOWN, class_of
-    from threegate.trail.payloads import ApprovalAbandoned, under_grant
-    from threegate.trail.story import readable
 
+    if result:
+        _show_results(workspace_here(), which, as_json=wants_json(json_))
+        return
+    if against:
+        _compare(workspace_here(), which, "" if against == "last" else against, full=full, as_json=wants_json(json_))
+        return
     if input_name and wants_json(json_):
         raise NoWorkspace("--input prints text for a person; leave out --input or --json")
     workspace = workspace_here()
@@ -75,7 +100,7 @@ def show(
     if input_name:
         _show_input(workspace, shown, input_name)
         return
-    if follow:
+    if follow_:
         _follow(workspace, shown, as_json=wants_json(json_))
         return
     if wants_json(json_):
@@ -130,18 +155,12 @@ def show(
 
 def _tell(label: str, text: str) -> None:
     """One of our labels with a text next to it, over as many rows as needed. Only our labels start a row."""
-    from threegate.approval.shown.escaped_lines import own
-
     first, *rest = own(text, width=screen_width(), indent=10)
     put([f"{label:<10}{first[10:]}", *rest])
 
 
 def _follow(workspace: Workspace, request: Shown, *, as_json: bool) -> None:
     """On a terminal, redraw the same rows; elsewhere, print a row or a JSON line for each change."""
-    from threegate.review.follow import follow
-    from threegate.review.show import results_of
-    from threegate.review.status import line_rows, output_row
-
     redraws = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" and not as_json
     rows: list[str] = []
     before: Line | None = None
@@ -165,11 +184,6 @@ def _follow(workspace: Workspace, request: Shown, *, as_json: bool) -> None:
 
 def _show_input(workspace: Workspace, shown: Shown, name: str) -> None:
     """Print an input, a page at a time."""
-    from threegate.approval.shown.escaped_lines import fact
-    from threegate.review.preview import pages
-    from threegate.review.screen import render_page
-    from threegate.review.show import open_input
-
     width = screen_width()
     with open_input(workspace, shown, name) as (item, copy):
         put(fact("sha256", item.sha256, width=width))
@@ -177,13 +191,38 @@ def _show_input(workspace: Workspace, shown: Shown, name: str) -> None:
             put(render_page(name, page, width=width))
 
 
+def _show_results(workspace: Workspace, which: str, *, as_json: bool) -> None:
+    rows = list_results(workspace, which)
+    if not rows:
+        raise InvalidInput(f"{which}: no result; see: threegate status --results, threegate status")
+    if as_json:
+        emit_json({"results": [row.to_json(with_text=True) for row in rows]})
+        return
+    for row in rows:
+        put_foreign(row.text)
+
+
+def _compare(workspace: Workspace, which: str, other: str, *, full: bool, as_json: bool) -> None:
+    """Field by field; inputs by digest and, if they are text, by content."""
+    found = compare(workspace, which, other)
+    if as_json:
+        emit_json(
+            {
+                "before": str(found.before),
+                "after": str(found.after),
+                "differences": [
+                    {"name": item.name, "before": item.before, "after": item.after} for item in found.differences
+                ],
+            }
+        )
+        return
+    put(render_comparison(found, width=screen_width(), full=full))
+
+
 def _say_as_approved(which: str) -> None:
     """On a terminal, wrap to its width; elsewhere, print byte for byte, so that the sha256 is the signed
     one.
     """
-    from threegate.approval.shown.escaped_lines import fitted
-    from threegate.review.show import as_approved
-
     text = as_approved(workspace_here(), which)
     if not sys.stdout.isatty():
         emit_data(text)

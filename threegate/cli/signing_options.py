@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from threegate.acts.approve import known_operators
+from threegate.acts.signed_acts import OperatorDecision, decide
+from threegate.acts.signing_key import Acting, acting_operator
 from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     confirmed,
@@ -20,11 +23,9 @@ from threegate.cli.invocation import (
     warn,
 )
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
-
-if TYPE_CHECKING:
-    from threegate.acts.signed_acts import OperatorDecision
-    from threegate.acts.signing_key import Acting
-    from threegate.launch.context import Context
+from threegate.launch.context import Context
+from threegate.launch.launch_problem import read_operators
+from threegate.setup.init import account
 
 NameOption = Annotated[
     str,
@@ -44,9 +45,6 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask (required wit
 
 def acting_here(context: Context, name: str, key: Path | None) -> Acting:
     """The operator who signs, and the key. Raises InvalidInput if it is ambiguous."""
-    from threegate.acts.approve import known_operators
-    from threegate.acts.signing_key import acting_operator
-
     return acting_operator(known_operators(context), name=name, key=key)
 
 
@@ -58,25 +56,17 @@ def decision_here(
     Raises InvalidInput for a `name` or `key` that belongs to no operator. A named `key` must sign, or it is
     an error.
     """
-    from threegate.acts.signed_acts import decide
-    from threegate.setup.init import account
-
     acting = _at_hand(context, name, key)
     return decide(context, kind, about, account=account(), acting=acting, ask=key is not None)
 
 
 def actor_here(context: Context, name: str, key: Path | None) -> str:
     """The same person as the trail's actor; needs no key."""
-    from threegate.setup.init import account
-
     acting = _at_hand(context, name, key)
     return account() if acting is None else f"operator:{acting.name}"
 
 
 def _at_hand(context: Context, name: str, key: Path | None) -> Acting | None:
-    from threegate.acts.signing_key import acting_operator
-    from threegate.launch.launch_problem import read_operators
-
     try:
         return acting_operator(read_operators(context.workspace), name=name, key=key)
     except InvalidInput:

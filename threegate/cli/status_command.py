@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from threegate.cli.application import application_here
 from threegate.cli.invocation import (
     JsonFlag,
     PlainFlag,
@@ -20,38 +21,35 @@ from threegate.cli.invocation import (
     wants_json,
     workspace_here,
 )
+from threegate.core.workspace import Workspace
+from threegate.review.asked import AskedReader
+from threegate.review.readiness import Readiness
+from threegate.review.results import list_results
+from threegate.review.status import NOTHING_HERE, TITLES, Line, health_rows, line_rows, status_lines, worker_text
+from threegate.runners.backend import DoctorLine
+from threegate.runners.machine import worker_lines
 
-if TYPE_CHECKING:
-    from threegate.review.status import Line
-    from threegate.runners.backend import DoctorLine
 
-app = typer.Typer()
-
-
-@app.command()
 def status(
     watch: Annotated[bool, typer.Option("--watch", help="Refresh on every change, until Ctrl-C.")] = False,
     ended: Annotated[int, typer.Option("--ended", min=0, help="How many ended requests to show.")] = 20,
+    results: Annotated[bool, typer.Option("--results", help="List the results instead, oldest first.")] = False,
     plain: PlainFlag = False,
     json_: JsonFlag = False,
 ) -> None:
     """Show what is waiting, running and finished, and who must act.
 
-    Example: threegate status --watch
+    Examples: threegate status --watch
+              threegate status --results
     """
-    from threegate.review.asked import AskedReader
-    from threegate.review.readiness import Readiness
-    from threegate.review.status import status_lines
-    from threegate.runners.machine import worker_lines
-
     workspace = workspace_here()
-    if watch and on_terminal() and not wants_json(json_):
-        from threegate.cli.application import application_here
+    if results:
+        _list_results(workspace, as_json=wants_json(json_))
+        return
+    if watch and on_terminal() and not wants_json(json_) and (application := application_here(plain)) is not None:
+        from threegate.cli.review_command import in_application  # late: it approves, and `status` only looks
 
-        if (application := application_here(plain)) is not None:
-            from threegate.cli.review_command import in_application
-
-            return in_application(application, "", None, undecided=False, ended=ended)
+        return in_application(application, "", None, undecided=False, ended=ended)
     reader, health = AskedReader(workspace), Readiness(workspace)
     before: object = None
     while True:
@@ -78,9 +76,19 @@ def status(
         time.sleep(0.5)
 
 
-def _print(lines: list[Line], looked: list[DoctorLine]) -> None:
-    from threegate.review.status import NOTHING_HERE, TITLES, health_rows, line_rows
+def _list_results(workspace: Workspace, *, as_json: bool) -> None:
+    rows = list_results(workspace)
+    if as_json:
+        emit_json({"results": [row.to_json() for row in rows]})
+        return
+    for row in rows:
+        reason = f"  {row.reason}" if row.reason else ""
+        say(f"{row.created_utc}  {row.status:<16} {row.request_id}  {row.file}{reason}")
+    if not rows:
+        say("no results yet")
 
+
+def _print(lines: list[Line], looked: list[DoctorLine]) -> None:
     width, now, group = screen_width(), datetime.now(UTC), ""
     for row in health_rows(looked, width=width):
         say(row)
@@ -95,7 +103,5 @@ def _print(lines: list[Line], looked: list[DoctorLine]) -> None:
 
 
 def _print_workers(rows: list[dict[str, Any]]) -> None:
-    from threegate.review.status import worker_text
-
     for row in rows:
         say(worker_text(row))

@@ -96,12 +96,13 @@ def _workflows(workspace: Workspace, _: typer.Context) -> Iterable[str]:
 
 
 def _of_scope(workspace: Workspace, ctx: typer.Context) -> Iterable[str]:
-    """The workflows or the sessions, by the first argument of `threegate kill`."""
+    """The workflows or the sessions, by the first argument of `threegate contracts kill`."""
     table = _session_table(workspace)
     return table.workflows if ctx.params.get("scope") == "workflow" else table.sessions
 
 
 drafts = offer(_drafts)
+to_sign = offer(lambda workspace, ctx: [*_drafts(workspace, ctx), *_requests(workspace, "approved")])
 waiting = offer(lambda workspace, _: _requests(workspace, "approved"))
 open_requests = offer(lambda workspace, _: _requests(workspace, "approved", "running"))
 ended_requests = offer(lambda workspace, _: _requests(workspace, "finished", "refused"))

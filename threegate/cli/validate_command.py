@@ -1,7 +1,7 @@
-"""``threegate validate``: gate 1 on files, folders or standard input.
+"""``threegate validate``: gate 1 on files, folders or standard input; and the checks of other documents.
 
-It reads the named files and the settings, and needs no workspace. For a draft in a workspace's inbox or
-tool-exec/drafts, it also hashes the declared input files and looks up the tool that the draft calls, as the
+A request needs no workspace: only the named files and the settings are read. For a draft in a workspace's inbox or
+tool-exec/drafts, the declared input files are also hashed and the tool that the draft calls is looked up, as the
 daemon does.
 """
 
@@ -10,55 +10,154 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from threegate.aana import EvidenceMode
 from threegate.cli import invocation, output
+from threegate.cli.commands import given_by_plugin
 from threegate.cli.invocation import argument
 from threegate.core import durable, limits
 from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
+from threegate.core.settings import RequestSettings
+from threegate.core.workspace import Workspace
+from threegate.request.fixes import propose_fixes
 from threegate.request.model import Stage
 from threegate.request.reader import read_request, refuse_unread, stage_of
 from threegate.request.report import Report
 
 if TYPE_CHECKING:
-    from threegate.core.settings import RequestSettings
-    from threegate.core.workspace import Workspace
     from threegate.request.model import Request
     from threegate.request.report import Finding
 
-app = typer.Typer(add_completion=False)
+_KINDS = ("request", "result", "aana", "proposal")
 
 PARALLEL_FROM = 400
 """For fewer files than this, starting a second process costs more than it saves."""
 _CHUNK = 100
 
 
-@app.command()
 def validate(
-    paths: Annotated[list[str], argument("FILE|DIR|-...", "Requests, folders of them, or - .")],
+    paths: Annotated[
+        list[str] | None, argument("FILE|DIR|-", "Requests and folders of them, results, or other documents.")
+    ] = None,
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            metavar="KIND",
+            help="request, result, aana (an event) or proposal; default: by the file's name.",
+        ),
+    ] = "",
     stage: Annotated[str, typer.Option(help="draft or approved; default: by the file's folder.")] = "",
-    form: Annotated[str, typer.Option("--format", help="text, json, sarif or github.")] = "text",
+    form: Annotated[
+        str, typer.Option("--format", help="text or json; for requests also sarif or github, for rules markdown.")
+    ] = "",
     strict: Annotated[bool, typer.Option("--strict", help="Exit 2 on warnings too.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the findings, without help texts.")] = False,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Read one event or proposal per line.")] = False,
+    now: Annotated[
+        str, typer.Option(metavar="ISO", help="aana: the time at which the age of evidence is measured.")
+    ] = "",
+    evidence: Annotated[
+        EvidenceMode, typer.Option(help="aana: in production, evidence that is only a string is refused.")
+    ] = "quickstart",
+    log: Annotated[
+        str, typer.Option(metavar="FILE", help="aana: append audit-safe events here; default: the workspace's log.")
+    ] = "",
+    rules: Annotated[bool, typer.Option("--rules", help="List the rules of gate 1 instead.")] = False,
+    explain: Annotated[
+        str, typer.Option("--explain", metavar="CODE", help="Explain a rule or any other code instead.")
+    ] = "",
     json_: invocation.JsonFlag = False,
 ) -> None:
-    """Check tool requests and say what is wrong and where.
+    """Check requests and other documents, and explain codes.
 
-    Exit 0 if all are valid, 2 if one is not.
+    A file TS-*.md is a result and AP-*.json a proposal. Exit 0 if all are valid, 2 if one is not; for an event, 0 only
+    if the tool call should run now.
 
     Examples: threegate validate inbox/
               threegate validate --stage draft --format json - <request.md
+              threegate validate --as aana event.json
+              threegate validate --explain TG101
     """
-    if invocation.wants_json(json_):
-        form = "json"
-    if form not in output.FORMATS:
-        raise typer.BadParameter(f"--format must be one of {', '.join(output.FORMATS)}")
+    form = "json" if invocation.wants_json(json_) else form
+    if rules or explain:
+        from threegate.cli.codes import explain_code, list_rules  # late: a check needs no examples and no other codes
+
+        if rules:
+            list_rules(form)
+        else:
+            explain_code(explain, form)
+        return
+    if not paths:
+        raise typer.BadParameter("name what to check: files, folders of requests, or - for standard input")
+    kind = kind or _kind_of(paths)
+    if kind not in _KINDS:
+        raise typer.BadParameter(f"--as must be one of {', '.join(_KINDS)}")
+    forms = output.FORMATS if kind == "request" else ("text", "json")
+    if form not in ("", *forms):
+        raise typer.BadParameter(f"--format must be one of {', '.join(forms)}")
+    if kind == "request":
+        _check_requests(paths, stage, form or "text", strict=strict, quiet=quiet)
+        return
+    as_json = form == "json" or (jsonl and not form)
+    if kind == "aana":
+        from threegate.cli.aana_events import check_events  # late: gate 3a, which a request does not need here
+
+        good = check_events(paths, jsonl=jsonl, as_json=as_json, now=now, evidence=evidence, log=log)
+    elif kind == "result":
+        good = _check_results(paths, as_json=as_json)
+    else:
+        judge = given_by_plugin("validate --as proposal")
+        good = judge(paths, jsonl=jsonl, as_json=as_json, explain=not quiet)
+    if not good:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _kind_of(paths: Sequence[str]) -> str:
+    """What the files' names say they are. Raises BadParameter if they say nothing, or different things."""
+    names = [Path(path).name for path in paths]
+    if all(name.startswith("TS-") and name.endswith(".md") for name in names):
+        return "result"
+    if all(name.startswith("AP-") and name.endswith(".json") for name in names):
+        return "proposal"
+    # A document that another gate judges is never read as a request, which would only be refused.
+    if any(name.endswith((".json", ".jsonl")) for name in names):
+        raise typer.BadParameter("say what the file is: --as aana for an event, --as proposal for a proposal")
+    return "request"
+
+
+def _check_results(paths: Sequence[str], *, as_json: bool) -> bool:
+    from threegate.launch.results.validate import validate_result  # late: it loads the model of results
+
+    found = {path: validate_result(durable.read_named(Path(path), max_bytes=limits.RESULT_BYTES)) for path in paths}
+    if as_json:
+        invocation.emit_json(
+            {
+                "results": [
+                    {"path": path, "valid": not problems, "problems": [item.to_json() for item in problems]}
+                    for path, problems in found.items()
+                ]
+            }
+        )
+    else:
+        for name, problems in found.items():
+            for item in problems:
+                invocation.say(f"{name}:{item.line}: {item.message}")
+            if not problems:
+                invocation.say(f"{name}: valid")
+    return not any(found.values())
+
+
+def _check_requests(paths: Sequence[str], stage: str, form: str, *, strict: bool, quiet: bool) -> None:
     if stage not in ("", "draft", "approved"):
         raise typer.BadParameter("--stage must be draft or approved")
     settings = request_settings()
@@ -94,8 +193,6 @@ def request_settings() -> RequestSettings:
     named = invocation.ROOT.workspace or os.environ.get("THREEGATE_WORKSPACE")
     if named or any((folder / "threegate.toml").is_file() for folder in (here, *here.parents)):
         return invocation.workspace_here().load_settings().request
-    from threegate.core.settings import RequestSettings
-
     return RequestSettings()
 
 
@@ -121,7 +218,7 @@ def _in_workspace(report: Report, path: Path) -> Report:
     roots = [root for root in path.parents[1:3] if (root / "threegate.toml").is_file()]
     if report.request is None or not roots:
         return report
-    from threegate.core.workspace import Workspace
+    # late: only a draft in a workspace needs what the daemon looks at
     from threegate.daemon.draft_findings import input_findings, never_fits_finding
     from threegate.daemon.input_hashes import hash_now
     from threegate.runners.machine import never_fits
@@ -148,13 +245,12 @@ def _call_findings(workspace: Workspace, request: Request) -> list[Finding]:
     pinned.
     """
     from threegate.daemon.draft_findings import action_findings, off_findings
+    from threegate.trail.trail import Trail
 
     if off := off_findings(workspace.load_settings(), request):
         return off
     if not request.action.own_tool or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
         return []
-    from threegate.trail.trail import Trail
-
     trail = Trail(workspace)
     try:
         with trail.locked() as held:
@@ -167,8 +263,6 @@ def _read(data: bytes, path: str, settings: RequestSettings, now: datetime, stag
     report = read_request(data, path=path, settings=settings, now=now, stage=stage)
     if not fixes:
         return report
-    from threegate.request.fixes import propose_fixes
-
     return replace(report, fixes=propose_fixes(data, report, settings=settings, now=now))
 
 
@@ -197,9 +291,6 @@ def _checked(check: partial[Report | str], files: Sequence[str]) -> Iterator[Rep
     if workers < 2 or "-" in files:
         yield from map(check, files)
         return
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
         yield from pool.map(partial(_light, check), files, chunksize=_CHUNK)
 

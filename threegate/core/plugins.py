@@ -77,7 +77,8 @@ PLUGINS: tuple[Plugin, ...] = (
         "coding agents work on a copy of a project, in a jail",
         uses=("changes", "jail", "tools"),
         offers={
-            "commands": "agents_commands:COMMANDS",
+            "commands.agent": "agent_command:app",
+            "commands.project survey": "survey_command:survey",
             "files": "remove_runs:FILES",
             "kinds": "kinds:KINDS",
             "report": "jail_doctor:agent_lines",
@@ -88,7 +89,7 @@ PLUGINS: tuple[Plugin, ...] = (
         "requests that change a project",
         offers={
             "backend.apply": "apply.backend:BACKEND",
-            "commands": "changes_commands:COMMANDS",
+            "commands.project": "project_command:app",
             "files": "kept_originals:FILES",
             "kinds": "kinds:KINDS",
             "needs": "unit:unit_needs",
@@ -105,7 +106,8 @@ PLUGINS: tuple[Plugin, ...] = (
         needs=("cluster",),
         offers={
             "settings.cluster": "section:SECTION",
-            "commands": "cluster_commands:COMMANDS",
+            "commands.serve worker": "worker_command:worker",
+            "commands.settings cluster": "cluster_command:cluster",
             "machine": "capacity:MACHINE",
             "needs": "section:unit_needs",
         },
@@ -116,7 +118,7 @@ PLUGINS: tuple[Plugin, ...] = (
         folders=("drills",),
         offers={
             "settings.drills": "section:SECTION",
-            "commands": "drill_commands:COMMANDS",
+            "commands.operator drills": "drill_command:app",
             "kinds": "kinds:KINDS",
             "source": "placed_drill:SOURCE",
             "work": "drill_watch:DrillWatch",
@@ -129,7 +131,10 @@ PLUGINS: tuple[Plugin, ...] = (
         offers={
             "settings.witnesses": "section:WITNESSES",
             "settings.metrics": "section:METRICS",
-            "commands": "evidence_commands:COMMANDS",
+            "commands.audit export": "export_command:export",
+            "commands.audit pack": "evidence_command:pack",
+            "commands.audit report": "report_command:report",
+            "commands.serve witness": "witness_command:witness",
             "kinds": "kinds:KINDS",
             "work": "daemon_work:EvidenceWork",
             "needs": "section:unit_needs",
@@ -142,7 +147,7 @@ PLUGINS: tuple[Plugin, ...] = (
         uses=("tools",),
         offers={
             "settings.grants": "section:SECTION",
-            "commands": "grant_commands:COMMANDS",
+            "commands.grant": "grant_command:app",
             "kinds": "grants_kinds:KINDS",
             "way": "granted:WAY",
             "work": "promotion:Promotion",
@@ -155,7 +160,10 @@ PLUGINS: tuple[Plugin, ...] = (
         uses=("serve",),
         offers={
             "settings.notify": "section:NOTIFY",
-            "commands": "page_commands:COMMANDS",
+            "commands.operator passkey": "passkey_command:passkey",
+            "commands.serve page": "page_command:page",
+            "commands.serve passkeys": "serve_approve_command:passkeys",
+            "commands.settings notify": "notify_command:notify",
             "work": "notices:Notices",
             "needs": "section:unit_needs",
         },
@@ -166,7 +174,9 @@ PLUGINS: tuple[Plugin, ...] = (
         uses=("changes",),
         offers={
             "settings.proposals": "section:SECTION",
-            "commands": "proposal_commands:COMMANDS",
+            "commands.draft --proposal": "proposal_command:draft_proposal",
+            "commands.project note": "memory_command:app",
+            "commands.validate --as proposal": "proposal_command:validate_proposals",
             "source": "proposal_source:SOURCE",
             "files": "prunable:FILES",
             "prompt": "prompt:PROMPT",
@@ -177,7 +187,7 @@ PLUGINS: tuple[Plugin, ...] = (
         "serve",
         "the gates over HTTP and MCP",
         uses=("agents",),
-        offers={"commands": "serve_commands:COMMANDS"},
+        offers={"commands.serve": "serve_command:app"},
     ),
     Plugin(
         "tools",
@@ -185,7 +195,7 @@ PLUGINS: tuple[Plugin, ...] = (
         uses=("jail",),
         offers={
             "backend.mcp": "mcp.backend:BACKEND",
-            "commands": "tools_commands:COMMANDS",
+            "commands.tools": "tools_command:app",
             "kinds": "kinds:KINDS",
             "needs": "unit:unit_needs",
             "report": "tools_doctor:tool_lines",

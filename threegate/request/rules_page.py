@@ -42,8 +42,8 @@ def _page() -> Iterator[str]:
         "`-key` and `-## Name` remove something, `^text` is put before the first section, and `{approved}` makes it an"
     )
     yield (
-        "approved request. `threegate explain TG101` shows one rule with all of its examples. `threegate rules "
-        "--markdown`"
+        "approved request. `threegate validate --explain TG101` shows one rule with all of its examples. "
+        "`threegate validate --rules --format markdown`"
     )
     yield "prints this page; the tests run every example."
     for prefix, title in _PARTS.items():

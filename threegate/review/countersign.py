@@ -66,6 +66,19 @@ def _file_of(context: Context, request_id: str) -> str:
     return (history.file if history else None) or f"{request_id}.md"
 
 
+def waiting_file(context: Context, which: str) -> Path | None:
+    """The file of approved/ that an id, a file name or a path names; None if it names none.
+
+    An id that was approved comes before a draft of the same name, which anyone may write and nobody can approve.
+    """
+    given = Path(which)
+    if given.parent == Path() and not given.exists():
+        name = which if which.endswith(".md") else _file_of(context, which)
+        given = context.workspace.approved / name
+    waits = given.absolute().parent == context.workspace.approved and given.is_file()
+    return given.absolute() if waits else None
+
+
 def facts_now(context: Context, approved: Approved) -> LaunchFacts:
     """The facts that a launch of it would check now. Raises TrailError."""
     with context.trail.locked() as held:

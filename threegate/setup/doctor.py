@@ -168,7 +168,7 @@ def _trail(workspace: Workspace) -> Iterator[DoctorLine]:
     finally:
         trail.close()
     if problem is not None:
-        yield DoctorLine("trail", "failure", problem, "threegate audit verify; then threegate workspace adopt")
+        yield DoctorLine("trail", "failure", problem, "threegate audit verify; then threegate settings adopt")
     elif behind > 0:
         yield DoctorLine("trail", "warning", f"the clock is {int(behind)} s behind its last event", "set the clock")
     else:
@@ -182,10 +182,10 @@ def disk_lines(root: Path) -> Iterator[DoctorLine]:
     found = os.statvfs(root)
     if found.f_files and found.f_favail < limits.DOCTOR_NAMES:
         seen = f"{found.f_favail} files can still be made (inodes)"
-        yield DoctorLine("disk", "failure", seen, "make room: threegate prune --older-than 30d")
+        yield DoctorLine("disk", "failure", seen, "make room: threegate audit prune --older-than 30d")
     elif free < SPACE_NONE:
-        yield DoctorLine("disk", "failure", seen, "make room: threegate prune --older-than 30d")
+        yield DoctorLine("disk", "failure", seen, "make room: threegate audit prune --older-than 30d")
     elif free < SPACE_LOW:
-        yield DoctorLine("disk", "warning", seen, "make room: threegate prune --older-than 30d")
+        yield DoctorLine("disk", "warning", seen, "make room: threegate audit prune --older-than 30d")
     else:
         yield DoctorLine("disk", "ok", seen)

@@ -74,7 +74,7 @@ def build_images(url: str) -> Images:
         answer = json.loads(out.strip().splitlines()[-1])
         return Images(answer["era"], answer["egress"], ways)
     except (ValueError, KeyError, TypeError, IndexError):
-        raise Unavailable("the images were not built; try again: threegate sandbox build") from None
+        raise Unavailable("the images were not built; try again: threegate settings images") from None
 
 
 def enter_images(workspace: Workspace, images: Images, *, actor: str) -> bool:

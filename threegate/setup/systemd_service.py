@@ -13,7 +13,8 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -57,7 +58,7 @@ class ServiceStep:
     """One step, in words, and how to do it."""
 
     what: str
-    do: Callable[[], None]
+    do: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def need_systemd() -> None:
     if not _BOOTED.is_dir() or shutil.which("systemctl") is None:
         raise Unavailable(
             "systemd is not running here; let your own supervisor start `threegate -w DIR run`, or read the unit with "
-            "`threegate service install --print`"
+            "`threegate settings service install --print`"
         )
 
 
@@ -116,65 +117,68 @@ def need_manager(plan: ServicePlan) -> None:
 
 
 def plan_install(workspace: Workspace, *, name: str, user: str, era: bool) -> ServicePlan:
-    """What `service install` will do: for root a system service, for anyone else a user service, unless they
+    """What `settings service install` will do: for root a system service, for anyone else a user service, unless they
     name an account.
 
     Raises InvalidInput for invalid names, settings or combinations.
     """
     settings = workspace.load_settings()
-    if os.geteuid() != 0 and not user:
-        return _plan_own(workspace, settings, name, era=era)
-    account = _Account.of(user or ("root" if era else "threegate"))
-    if era and account.uid != 0:
-        raise InvalidInput(
-            "--era needs root: the system unit for it runs as root; leave out --user, or install it without sudo as "
-            "a member of the engine's group"
-        )
-    unit_file = _unit_file(name)
-    needs = _needs(workspace, settings, account, era=era)
+    own = os.geteuid() != 0 and not user
+    if own:
+        account = _Account("", os.geteuid(), os.getegid(), Path.home())
+    else:
+        account = _Account.of(user or ("root" if era else "threegate"))
+        if era and account.uid != 0:
+            raise InvalidInput(
+                "--era needs root: the system unit for it runs as root; leave out --user, or install it without sudo "
+                "as a member of the engine's group"
+            )
+    unit_file = _unit_file(name, own=own)
+    asked = NEEDS.given(settings.plugins.off).values()
+    # Whether a project is the user's own does not depend on the engine, which a user service reaches by its group.
+    needs = [needs_of(workspace, settings, account.uid, era and not own) for needs_of in asked]
     unit = render_unit(_facts(workspace, settings, account, era=era, needs=needs))
+    problem = missing_extra("a service with --era", "era") if era else None
+    obstacles = [] if problem is None else [problem]
+    notes = [note for each in needs for note in each.notes]
     steps: list[ServiceStep] = []
-    if account.uid is None:
-        steps.append(
-            ServiceStep(f"make the system account {account.name} with the home {account.home}", _maker(account))
-        )
-    steps.append(ServiceStep(f"make the folder {account.state} (mode 0700)", lambda: _make_state(account.name)))
-    obstacles = _without_library(era)
-    obstacles += [] if account.uid is None else _unreachable(workspace, account)
-    owner = workspace.tool_exec.stat().st_uid
-    if owner != account.uid:
-        steps += _handing_over(workspace, settings.workspace.id, owner, account.name)
-    steps.append(ServiceStep(f"write {unit_file}", lambda: durable.overwrite(unit_file, unit.encode(), 0o644)))
-    for words in (["daemon-reload"], ["enable", unit_file.name], ["restart", unit_file.name]):
-        steps.append(ServiceStep(f"systemctl {' '.join(words)}", _systemctl_step(*words)))
-    notes = [*_notes(settings, account, era), *(note for each in needs for note in each.notes)]
-    return ServicePlan(unit_file, unit, tuple(steps), notes=tuple(notes), obstacles=tuple(obstacles))
-
-
-def _plan_own(workspace: Workspace, settings: Settings, name: str, *, era: bool) -> ServicePlan:
-    """A service of the current user: no ownership changes, and no account is created."""
-    unit_file = _unit_file(name, own=True)
-    state = UserState.of(settings.workspace.id).folder.parent
-    account = _Account("", os.geteuid(), os.getegid(), Path.home())
-    needs = _needs(workspace, settings, account, era=False)
-    facts = _facts(workspace, settings, account, era=era, needs=needs)
-    unit = render_unit(replace(facts, state=state))
+    if own:
+        obstacles += _obstacles_of_own(workspace, settings, era)
+        notes += _notes_of_own(settings, era)
+    else:
+        steps = _preparations(workspace, settings, account)
+        obstacles += [] if account.uid is None else _unreachable(workspace, account)
+        notes = [*_notes(settings, account, era), *notes]
 
     def write() -> None:
         unit_file.parent.mkdir(parents=True, exist_ok=True)
         durable.overwrite(unit_file, unit.encode(), 0o644)
 
-    steps = [ServiceStep(f"write {unit_file}", write)]
-    for words in (["daemon-reload"], ["enable", unit_file.name], ["restart", unit_file.name]):
-        steps.append(ServiceStep(f"systemctl --user {' '.join(words)}", _systemctl_step(*words, own=True)))
-    notes = [note for each in needs for note in each.notes]
-    notes += [
-        "it runs while you are logged in; to start it at boot: loginctl enable-linger",
-        "the system's service (sudo threegate service install) is hardened further and has its own account",
+    steps.append(ServiceStep(f"write {unit_file}", write))
+    steps += [
+        _systemctl_step(*words, own=own)
+        for words in (("daemon-reload",), ("enable", unit_file.name), ("restart", unit_file.name))
     ]
-    if settings.runners.era.image and not era:
-        notes.append("ERA requests run if you may access the engine; --era checks that now")
-    obstacles = _without_library(era)
+    return ServicePlan(unit_file, unit, tuple(steps), own, tuple(notes), tuple(obstacles))
+
+
+def _preparations(workspace: Workspace, settings: Settings, account: _Account) -> list[ServiceStep]:
+    """What a system service needs before its unit: an account, its state folder, and the workspace's files."""
+    steps = []
+    if account.uid is None:
+        words = ["useradd", "--system", "--user-group", "--home-dir", str(account.home), "--create-home"]
+        words += ["--shell", "/usr/sbin/nologin", account.name]
+        made = f"make the system account {account.name} with the home {account.home}"
+        steps.append(ServiceStep(made, partial(_run, words)))
+    steps.append(ServiceStep(f"make the folder {account.state} (mode 0700)", partial(_make_state, account.name)))
+    owner = workspace.tool_exec.stat().st_uid
+    if owner != account.uid:
+        steps += _handing_over(workspace, settings.workspace.id, owner, account.name)
+    return steps
+
+
+def _obstacles_of_own(workspace: Workspace, settings: Settings, era: bool) -> list[str]:
+    obstacles = []
     if workspace.tool_exec.stat().st_uid != os.geteuid():
         obstacles.append(f"{workspace.root}: belongs to another user; a user service needs a workspace of your own")
     if era:
@@ -183,24 +187,34 @@ def _plan_own(workspace: Workspace, settings: Settings, name: str, *, era: bool)
             obstacles.append(f"{found.seen}; join its socket's group (and log in again)")
         elif not settings.runners.era.engine and os.environ.get("DOCKER_HOST"):
             obstacles.append("DOCKER_HOST is set only in your shell; set it in threegate.toml: runners.era.engine")
-    return ServicePlan(unit_file, unit, tuple(steps), True, tuple(notes), tuple(obstacles))
+    return obstacles
+
+
+def _notes_of_own(settings: Settings, era: bool) -> list[str]:
+    notes = [
+        "it runs while you are logged in; to start it at boot: loginctl enable-linger",
+        "the system's service (sudo threegate settings service install) is hardened further and has its own account",
+    ]
+    if settings.runners.era.image and not era:
+        notes.append("ERA requests run if you may access the engine; --era checks that now")
+    return notes
 
 
 def plan_uninstall(name: str) -> ServicePlan:
-    """What `service uninstall` will do. The workspace, its state and the account stay. Raises Refused."""
+    """What `settings service uninstall` will do. The workspace, its state and the account stay. Raises Refused."""
     own = _has_own(name)
     unit_file = _unit_file(name, own=own)
     if not unit_file.is_file():
         raise Refused("no_service", f"{unit_file}: no such service")
     unit = unit_file.read_text("utf-8", "replace")
     if not unit.startswith(_OURS):
-        raise Refused("not_ours", f"{unit_file}: was not written by `threegate service install`; remove it by hand")
-    systemctl = "systemctl --user" if own else "systemctl"
-    stop = _systemctl_step("disable", "--now", unit_file.name, own=own)
+        raise Refused(
+            "not_ours", f"{unit_file}: was not written by `threegate settings service install`; remove it by hand"
+        )
     steps = (
-        ServiceStep(f"{systemctl} disable --now {unit_file.name}", stop),
+        _systemctl_step("disable", "--now", unit_file.name, own=own),
         ServiceStep(f"remove {unit_file}", unit_file.unlink),
-        ServiceStep(f"{systemctl} daemon-reload", _systemctl_step("daemon-reload", own=own)),
+        _systemctl_step("daemon-reload", own=own),
     )
     return ServicePlan(unit_file, unit, steps, own, ("the workspace, its state and the account are kept",))
 
@@ -231,10 +245,6 @@ def _has_own(name: str) -> bool:
     return os.geteuid() != 0 and _unit_file(name, own=True).is_file()
 
 
-def _needs(workspace: Workspace, settings: Settings, account: _Account, *, era: bool) -> list[UnitNeeds]:
-    return [needs(workspace, settings, account.uid, era) for needs in NEEDS.given(settings.plugins.off).values()]
-
-
 def _facts(
     workspace: Workspace, settings: Settings, account: _Account, *, era: bool, needs: list[UnitNeeds]
 ) -> UnitFacts:
@@ -243,9 +253,9 @@ def _facts(
         workspace=workspace.root,
         program=tuple(own_process("threegate")),
         account=account.name,
-        state=account.state,
+        state=account.state if account.name else UserState.of(settings.workspace.id).folder.parent,
         era=era,
-        network=bool(any(each.network for each in needs)),
+        network=any(each.network for each in needs),
         installed=(
             Path(sys.prefix),
             Path(sys.base_prefix),
@@ -267,11 +277,6 @@ def _notes(settings: Settings, account: _Account, era: bool) -> list[str]:
     return notes
 
 
-def _without_library(era: bool) -> list[str]:
-    problem = missing_extra("a service with --era", "era") if era else None
-    return [] if problem is None else [problem]
-
-
 def _unreachable(workspace: Workspace, account: _Account) -> list[str]:
     """What the account could not access, each with its fix."""
     found = []
@@ -286,7 +291,7 @@ def _unreachable(workspace: Workspace, account: _Account) -> list[str]:
     if (wall := _wall(workspace.root, account)) is not None:
         found.append(
             f"{account.name} cannot enter {wall}, which contains the workspace; move it (say, to {account.home}) "
-            "and adopt it: threegate workspace adopt"
+            "and adopt it: threegate settings adopt"
         )
     return found
 
@@ -307,15 +312,6 @@ def _wall(path: Path, account: _Account) -> Path | None:
         if not facts.st_mode & bit:
             return folder
     return None
-
-
-def _maker(account: _Account) -> Callable[[], None]:
-    words = ["useradd", "--system", "--user-group", "--home-dir", str(account.home), "--create-home"]
-
-    def do() -> None:
-        _run([*words, "--shell", "/usr/sbin/nologin", account.name])
-
-    return do
 
 
 def _make_state(name: str) -> None:
@@ -382,11 +378,9 @@ def _give_state(source: Path, workspace_id: str, name: str) -> None:
         os.chown(path, account.uid, account.gid, follow_symlinks=False)
 
 
-def _systemctl_step(*words: str, own: bool = False) -> Callable[[], None]:
-    def do() -> None:
-        _systemctl(*words, own=own)
-
-    return do
+def _systemctl_step(*words: str, own: bool = False) -> ServiceStep:
+    manager = "systemctl --user" if own else "systemctl"
+    return ServiceStep(f"{manager} {' '.join(words)}", partial(_systemctl, *words, own=own))
 
 
 def _systemctl(*words: str, own: bool = False) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from threegate.cli import execute
+from threegate.review.countersign import waiting_file
 from threegate.review.show import as_approved, show_request
 
 
@@ -47,3 +48,16 @@ def test_a_refused_file_with_the_name_of_another_request_does_not_stand_in_its_w
     assert [event["type"] for event in shown.events] == ["approved"]
     done.path.unlink()
     assert show_request(bench.workspace, "req-mine").path is None
+
+
+@pytest.mark.parametrize("name", ["req-mine", "TR-mine"])
+def test_a_planted_draft_is_not_signed_for_a_waiting_request(bench: Bench, name: str) -> None:
+    """`approve ID` by a further operator is about what the first one signed."""
+    assert waiting_file(bench.context, name) is None
+    done = bench.approve(bench.draft(name, slug="mine"))
+    planted = bench.draft("req-harmless", slug="again")
+    planted = planted.rename(planted.with_name(f"{name}.md"))
+    assert waiting_file(bench.context, name) == waiting_file(bench.context, str(done.path)) == done.path
+    assert waiting_file(bench.context, str(planted)) is None, "a path says which of them is meant"
+    done.path.unlink()
+    assert waiting_file(bench.context, name) is None

@@ -1,4 +1,4 @@
-"""`threegate agent remove` and `prune` free the space of runs, and touch no run that somebody still needs."""
+"""`threegate agent remove` and `audit prune` free the space of runs, and touch no run that somebody still needs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_run_that_is_alive_stays(place: Place) -> None:
     run = ended_run(place, days=1)
     with run_lock(run):
         assert "is running; stop it first" in place.run("agent", "remove", run.run_id, expect=2).err
-        assert place.run("prune", "--older-than", "1s", "--json", expect=0).json()["agent_runs"] == []
+        assert place.run("audit", "prune", "--older-than", "1s", "--json", expect=0).json()["agent_runs"] == []
     assert run.folder.is_dir() and place.events("pruned") == []
 
 
@@ -63,12 +63,12 @@ def test_a_run_with_an_open_request_stays_until_it_is_over(place: Place) -> None
     run = ended_run(place, days=40)
     rid = request_id("open")
     draft = drop(run.inbox, monty_draft(rid, "1"))
-    assert place.run("prune", "--older-than", "30d", "--json", expect=0).json()["agent_runs"] == []
+    assert place.run("audit", "prune", "--older-than", "30d", "--json", expect=0).json()["agent_runs"] == []
     place.approve(draft)
     assert f"threegate cancel {rid}" in place.run("agent", "remove", run.run_id, expect=2).err
-    assert place.run("prune", "--older-than", "30d", "--json", expect=0).json()["agent_runs"] == []
+    assert place.run("audit", "prune", "--older-than", "30d", "--json", expect=0).json()["agent_runs"] == []
     place.run("cancel", rid, expect=0)
-    assert place.run("prune", "--older-than", "30d", "--json", expect=0).json()["agent_runs"] == []
+    assert place.run("audit", "prune", "--older-than", "30d", "--json", expect=0).json()["agent_runs"] == []
     place.run("agent", "remove", run.run_id[:-2], expect=0)
     assert not run.folder.exists()
     assert "status: cancelled" in place.result(rid)
@@ -78,9 +78,9 @@ def test_a_run_with_an_open_request_stays_until_it_is_over(place: Place) -> None
 
 def test_prune_removes_runs_that_ended_long_ago(place: Place) -> None:
     old, new = ended_run(place, days=40), ended_run(place, days=20)
-    tried = place.run("prune", "--older-than", "30d", "--dry-run", "--json", expect=0).json()
+    tried = place.run("audit", "prune", "--older-than", "30d", "--dry-run", "--json", expect=0).json()
     assert tried["agent_runs"] == [old.run_id] and old.folder.is_dir()
-    assert "1 agent runs" in place.run("prune", "--older-than", "30d", expect=0).out
+    assert "1 agent runs" in place.run("audit", "prune", "--older-than", "30d", expect=0).out
     assert not old.folder.exists() and new.folder.is_dir()
     place.run("audit", "verify", expect=0)
 

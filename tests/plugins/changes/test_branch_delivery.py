@@ -68,11 +68,15 @@ def test_one_commit_on_a_new_branch_and_undone(here: Branching) -> None:
     assert "* Use two\n\n  Because one is old." in body and "* Docs" in body
     assert body.strip().endswith(f"ThreeGate-Run: {here.run.run_id}\nThreeGate-Request: {request_id}")
     here.git("fsck", "--strict")
-    undone = here.place.run("undo", request_id, "--as", "operator", "--key", str(here.place.key), "--yes", expect=0)
+    undone = here.place.run(
+        "project", "undo", request_id, "--as", "operator", "--key", str(here.place.key), "--yes", expect=0
+    )
     assert f"removed the branch {branch}" in undone.out
     assert here.branches() == [] and here.outside() == outside
     here.place.run("audit", "verify", expect=0)
-    again = here.place.run("undo", request_id, "--as", "operator", "--key", str(here.place.key), "--yes", expect=2)
+    again = here.place.run(
+        "project", "undo", request_id, "--as", "operator", "--key", str(here.place.key), "--yes", expect=2
+    )
     assert "is not there any more" in again.err
 
 
@@ -82,8 +86,8 @@ def test_what_an_undo_needs_is_kept(here: Branching) -> None:
     request_id = here.deliver(edit)
     ended = time.time()
     wait_until(lambda: time.time() > ended + 1, "a run that is older than a second")
-    here.place.run("prune", "--older-than", "1s", expect=0)
-    here.place.run("undo", request_id, "--as", "operator", "--key", str(here.place.key), "--yes", expect=0)
+    here.place.run("audit", "prune", "--older-than", "1s", expect=0)
+    here.place.run("project", "undo", request_id, "--as", "operator", "--key", str(here.place.key), "--yes", expect=0)
     assert here.branches() == []
 
 
@@ -124,7 +128,7 @@ def test_a_moved_head_is_not_built_on(here: Branching) -> None:
 def test_an_undo_leaves_a_branch_that_is_somewhere_else_or_in_use(here: Branching) -> None:
     request_id = here.deliver(edit)
     [branch] = here.branches()
-    undo = ("undo", request_id, "--as", "operator", "--key", str(here.place.key), "--yes")
+    undo = ("project", "undo", request_id, "--as", "operator", "--key", str(here.place.key), "--yes")
     here.git("worktree", "add", "-q", str(here.project / ".git" / "other"), branch)
     assert "is checked out in" in here.place.run(*undo, expect=2).err
     here.git("worktree", "remove", "--force", str(here.project / ".git" / "other"))

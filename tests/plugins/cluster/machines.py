@@ -104,7 +104,7 @@ def entered(space: str) -> Iterator[None]:
 
 
 class Rabbit:
-    """A RabbitMQ of the test's own, from what `threegate cluster init` made."""
+    """A RabbitMQ of the test's own, from what `threegate settings cluster` made."""
 
     def __init__(self, space: str, made: Path, home: Path) -> None:
         self._space = space
@@ -221,7 +221,7 @@ class Worker:
 
     def start(self) -> None:
         """Start it; it connects by itself."""
-        words = ["worker", "--broker", self._broker, "--operators", str(self.operators)]
+        words = ["serve", "worker", "--broker", self._broker, "--operators", str(self.operators)]
         words += ["--identity", str(self.home), "--settings", str(self.home / "worker.toml")]
         with open(self.home / "log", "ab") as log:
             self._process = subprocess.Popen(
@@ -271,8 +271,8 @@ class Cluster:
         self.files = folder / "cluster"
         names = [word for name in workers for word in ("--worker", name)]
         done = threegate(
+            "settings",
             "cluster",
-            "init",
             str(self.files),
             *names,
             "--host",

@@ -93,8 +93,8 @@ def test_absent_leaves_it_alone_and_the_audit_too(ran: Bench, capsys: pytest.Cap
     assert run_daemon(ran.workspace, once=True, log=Log(quiet=True)) == 0
     assert outcomes(ran) == [] and drill.file(ran.workspace).read_bytes() == data
     assert verify_workspace(ran.workspace).ok
-    assert execute(["-w", str(ran.workspace.root), "drill", "status"]) == 64
-    assert "drill" in capsys.readouterr().err
+    assert execute(["-w", str(ran.workspace.root), "operator", "drills", "status"]) == 3
+    assert "the plugin drills is not part of this installation" in capsys.readouterr().err
     # its id is used up for ever: a copy cannot be signed
     copy = ran.workspace.inbox / drill.name
     copy.write_bytes(data)

@@ -115,7 +115,7 @@ def test_the_command_says_which_took_it(
 ) -> None:
     address, heard = listener
     bench = make_bench(tmp_path)
-    here = ["-w", str(bench.workspace.root), "notify", "test"]
+    here = ["-w", str(bench.workspace.root), "settings", "notify"]
     assert execute(here) == 3 and "docs/notices.md" in capsys.readouterr().err
     bench.settings(notify__urls=[f"json://{address}/one", "json://127.0.0.1:1/token-abc"])
     assert execute(here) == 3
@@ -178,5 +178,5 @@ def test_nobody_is_told_while_the_plugin_is_off(
     bench.approve(path)
     assert Daemon(bench.workspace, Log(), once=True).run() == 0
     assert heard == []
-    assert execute(["-w", str(bench.workspace.root), "notify", "test"]) == 64
-    assert "notify is a command of the plugin page, which is off" in capsys.readouterr().err
+    assert execute(["-w", str(bench.workspace.root), "settings", "notify"]) == 64
+    assert "settings notify is a command of the plugin page, which is off" in capsys.readouterr().err

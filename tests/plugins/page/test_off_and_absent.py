@@ -33,15 +33,15 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 
 
 def test_on(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    assert listed(capsys, "serve") == {"http", "mcp", "approve"}
-    assert "passkey" in listed(capsys, "operator") and {"serve", "page"} <= listed(capsys)
+    assert {"http", "mcp", "page", "passkeys"} <= listed(capsys, "serve")
+    assert "passkey" in listed(capsys, "operator") and "notify" in listed(capsys, "settings")
 
 
 def test_the_page_is_off(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     bench.settings(plugins__off=("page",))
-    assert listed(capsys, "serve") == {"http", "mcp"}
-    assert "passkey" not in listed(capsys, "operator") and "page" not in listed(capsys)
-    for words in (("page",), ("serve", "approve"), ("operator", "passkey")):
+    assert not {"page", "passkeys"} & listed(capsys, "serve") and {"http", "mcp"} <= listed(capsys, "serve")
+    assert "passkey" not in listed(capsys, "operator") and "notify" not in listed(capsys, "settings")
+    for words in (("serve", "page"), ("serve", "passkeys"), ("operator", "passkey"), ("settings", "notify")):
         assert said(capsys, *words) == (
             64,
             f"threegate: {' '.join(words)} is a command of the plugin page, which is off {OFF}\n",
@@ -51,21 +51,20 @@ def test_the_page_is_off(bench: Bench, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_the_servers_are_off_and_the_page_is_not(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     bench.settings(plugins__off=("serve",))
-    assert listed(capsys, "serve") == {"approve"} and {"serve", "page"} <= listed(capsys)
+    assert {"page", "passkeys"} <= listed(capsys, "serve") and not {"http", "mcp"} & listed(capsys, "serve")
     off = (64, f"threegate: serve is a command of the plugin serve, which is off {OFF}\n")
     assert said(capsys, "serve", "http") == off
-    assert said(capsys, "serve", "approve")[1].startswith("threegate: set passkey_origin")
+    assert said(capsys, "serve", "passkeys")[1].startswith("threegate: set passkey_origin")
     code, line = said(capsys, "agent", "connect", "codex")
     assert (code, line) == (3, f"threegate: an agent needs the plugin serve, which is off {OFF}\n")
 
 
-def test_both_are_off(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    bench.settings(plugins__off=("serve", "page"))
-    assert not {"serve", "page"} & listed(capsys)
-    assert said(capsys, "serve", "approve") == (
-        64,
-        f"threegate: serve is a command of the plugin serve, which is off {OFF}\n",
-    )
+def test_all_of_a_noun_is_off(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    bench.settings(plugins__off=("serve", "page", "cluster", "evidence"))
+    assert execute(["--help"]) == 0 and "  serve " not in capsys.readouterr().out
+    assert said(capsys, "serve", "passkeys")[0] == said(capsys, "serve")[0] == said(capsys, "serve", "--help")[0] == 64
+    off = f"threegate: serve passkeys is a command of the plugin page, which is off {OFF}\n"
+    assert said(capsys, "settings", "notify")[1] == off.replace("serve passkeys", "settings notify")
 
 
 def test_the_servers_are_absent(
@@ -73,8 +72,8 @@ def test_the_servers_are_absent(
 ) -> None:
     real = plugins.Plugin.has_code
     monkeypatch.setattr(plugins.Plugin, "has_code", lambda plugin: plugin.name != "serve" and real(plugin))
-    assert not {"serve", "page"} & listed(capsys) and "passkey" not in listed(capsys, "operator")
+    assert listed(capsys, "serve") == {"worker"} and "passkey" not in listed(capsys, "operator")
     gone = "the plugin serve is not part of this installation"
-    assert said(capsys, "serve", "http") == (64, "threegate: No such command 'serve'. (see: threegate --help)\n")
-    assert said(capsys, "page") == (3, f"threegate: the plugin page needs another one, and {gone}\n")
+    assert said(capsys, "serve", "http") == (3, f"threegate: {gone}\n")
+    assert said(capsys, "serve", "page") == (3, f"threegate: the plugin page needs another one, and {gone}\n")
     assert said(capsys, "agent", "connect", "codex") == (3, f"threegate: an agent needs the plugin serve: {gone}\n")

@@ -186,8 +186,8 @@ def test_what_waits_is_told_with_the_checks_of_a_launch(bench: Bench, tmp_path: 
     client = client_of(bench.workspace)
     page = only(client, "approved")
     shown = words(page)
-    assert "quorum_missing" in shown and "Waiting for further operators: threegate countersign." in shown
-    assert "approved and signed by alice" in shown and f"countersign {promoted.path}" in shown
+    assert "quorum_missing" in shown and "Waiting for further operators: threegate approve." in shown
+    assert "approved and signed by alice" in shown and f"approve {promoted.path}" in shown
     (bench.workspace.inputs / next(iter(bench.workspace.inputs.iterdir())).name).chmod(0o600)
     sig = promoted.path.with_name(f"{promoted.path.name}.sig")
     sig.write_bytes(sig.read_bytes().replace(b'"nonce":"', b'"nonce":"0', 1))
@@ -247,7 +247,7 @@ def test_a_megabyte_of_output_is_counted_and_reachable(ended: Client) -> None:
 def test_what_has_ended_is_told_by_trail_and_record(ended: Client) -> None:
     page = words(ended.get(ended.links("finished")[0]))
     for part in ("How it ended as succeeded", "Who approved by operator", "/out/result.txt, 7 bytes, sha256",
-                 "memory: 64 MiB", "nothing was reached", "claimed for its one run", "results big-1", "retry big-1"):  # fmt: skip  # noqa: E501
+                 "memory: 64 MiB", "nothing was reached", "claimed for its one run", "show big-1 --result", "draft --again big-1"):  # fmt: skip  # noqa: E501
         assert part in page, part
 
 
@@ -439,7 +439,7 @@ def test_the_command_that_lets_an_operator_in(
     bench: Bench, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Where a server runs, a link to it; the file alone does not make one."""
-    call = ["-w", str(bench.workspace.root), "page"]
+    call = ["-w", str(bench.workspace.root), "serve", "page"]
     served: list[int] = []
     monkeypatch.setattr("threegate.plugins.page.page_command._serve", lambda workspace, port: served.append(port))
     with serving_at(bench.workspace, 9000):
@@ -458,7 +458,7 @@ def test_the_command_that_lets_an_operator_in(
     assert cli.execute(call) == 3 and "cannot be read" in capfd.readouterr().err
     monkeypatch.setattr(invocation, "ROOT", invocation.RootOptions())
     monkeypatch.chdir(tmp_path)
-    assert cli.execute(["page"]) == 64
+    assert cli.execute(["serve", "page"]) == 64
     assert "threegate init" in capfd.readouterr().err
 
 

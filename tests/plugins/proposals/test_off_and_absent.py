@@ -119,10 +119,10 @@ def test_what_nothing_needs_is_pruned_while_off_and_kept_while_absent(
     assert left
     with pytest.MonkeyPatch.context() as patch:
         turn_off(bench, "absent", patch)
-        assert execute(["-w", str(bench.workspace.root), "prune", "--older-than", "1d"]) == 0
+        assert execute(["-w", str(bench.workspace.root), "audit", "prune", "--older-than", "1d"]) == 0
     assert sorted(path for path in bench.workspace.drafts.rglob("*") if path.is_file()) == left
     capsys.readouterr()
-    assert execute(["-w", str(bench.workspace.root), "prune", "--older-than", "1d"]) == 0
+    assert execute(["-w", str(bench.workspace.root), "audit", "prune", "--older-than", "1d"]) == 0
     assert f"{len(left)} files of proposals" in capsys.readouterr().out
     assert not [path for path in bench.workspace.drafts.rglob("*") if path.is_file()]
     assert verify_workspace(bench.workspace).ok
@@ -132,15 +132,14 @@ def test_its_commands_say_that_it_is_off(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(bench.workspace.root)
-    assert execute(["--help"]) == 0
-    assert "\n  proposal " in capsys.readouterr().out
+    assert execute(["project", "--help"]) == 0
+    assert "\n  note " in capsys.readouterr().out
     bench.settings(plugins__off=("proposals",))
-    for words in (["proposal", "validate", "x"], ["memory", "list"]):
+    for words in (["validate", "--as", "proposal", "x"], ["draft", "--proposal", "x"], ["project", "note", "list"]):
         assert execute(words) == 64
         assert "of the plugin proposals, which is off" in capsys.readouterr().err
-    assert execute(["--help"]) == 0
-    listed = capsys.readouterr().out
-    assert "\n  proposal " not in listed and "\n  memory " not in listed
+    assert execute(["project", "--help"]) == 0
+    assert "\n  note " not in capsys.readouterr().out
 
 
 def test_its_settings_decide_nothing_that_was_approved() -> None:

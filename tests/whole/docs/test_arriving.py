@@ -45,7 +45,9 @@ def test_the_python_of_aana_prints_what_it_says(tmp_path: Path) -> None:
 
 def test_the_example_cases_through_the_command_line(tmp_path: Path) -> None:
     (line,) = [block for block in blocks("from-aana.md", "") if "python3 -c" in block]
-    line = line.replace("python3", sys.executable).replace("threegate aana", f"{sys.executable} -m threegate aana")
+    line = line.replace("python3", sys.executable).replace(
+        "threegate validate", f"{sys.executable} -m threegate validate"
+    )
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {line}"], capture_output=True, text=True, cwd=ROOT)
     cases = json.loads((ROOT / "examples/agent_action_contract_cases.json").read_text())["cases"]
     assert done.returncode == 2, done.stderr
@@ -128,7 +130,7 @@ def test_each_way_of_promotion_as_typed(tmp_path: Path) -> None:
     assert "succeeded" in out and "\nstatus: succeeded\n" in result
     assert "\nstatus: succeeded\n" in promoted(place, detached)[1]
     refused = promoted(place, by_hand)[1]
-    assert 'reason: "signature_missing"' in refused and "threegate retry" in refused
+    assert 'reason: "signature_missing"' in refused and "threegate draft --again" in refused
     file = place.root / "threegate.toml"
     assert file.read_text().count("\n[approval]\n") == 1
     file.write_text(file.read_text().replace("[approval]\n", settings))

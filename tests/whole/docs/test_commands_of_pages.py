@@ -32,10 +32,10 @@ MADE = {"cli.md", "rules.md", "codes.md", "settings.md"}
 _PROGRAMS = r"(?:sudo |\.venv/bin/)?(?:threegate|ssh-keygen|make|pipx?|curl|systemctl|apt-get|git|scripts/\w+)"
 
 NOT_RUN = {
-    "threegate serve approve --make-ca": (
+    "threegate serve passkeys --make-ca": (
         "needs a host name: tests/plugins/page/test_passkey_in_a_browser.py types these three"
     ),
-    "threegate serve approve": "the same",
+    "threegate serve passkeys": "the same",
     "threegate operator passkey": "the same",
     "threegate project survey DIR --ask": "asks on a terminal: tests/plugins/agents/test_what_agents_see.py answers",
     "threegate approve inbox/TR-1.md --as alice --key ~/.ssh/id_ed25519": (
@@ -83,7 +83,7 @@ NOT_RUN = {
     "threegate project list": "the same",
     "threegate project remove web": "the same",
     "threegate project survey DIR": "needs a project: tests/plugins/agents/test_what_agents_see.py",
-    "threegate undo REQUEST_ID": "the same",
+    "threegate project undo REQUEST_ID": "the same",
     "threegate project redraft ID": "needs a project that moved on: tests/plugins/agents/test_redraft.py",
     "threegate init ws && cd ws": "tests/whole/docs/test_readme.py types the page from top to bottom",
     "threegate draft --backend monty --code /tmp/sum.py --input /tmp/numbers.json \\": "the same",
@@ -92,38 +92,37 @@ NOT_RUN = {
     "threegate contracts decide DIR --calls calls.jsonl --format json": (
         "needs a session's calls: tests/contracts/test_cli.py"
     ),
-    (
-        "threegate session list | show S | open S [--requester R] [--workflow W --role R [--parent P]] | close S | kill "  # noqa: E501
-        "S"
-    ): ("a synopsis: tests/contracts/test_daemon.py runs each"),
-    "threegate workflow show [W] | kill W": "the same",
-    "threegate kill session|subtree|workflow ID": "the same",
-    "threegate kill session ID": "the same",
-    "threegate checkpoint list | approve ID | deny ID": "the same",
-    "threegate checkpoint approve ID": "the same",
-    "threegate proposal draft FILE|-": "needs a project: tests/plugins/proposals/test_cli.py",
-    "threegate workspace adopt --as NAME --key KEY": "needs a moved workspace: tests/end_to_end/test_ten_faults.py",
+    "threegate contracts sessions [S]": "needs sessions: tests/contracts/test_daemon.py",
+    "threegate contracts open S [--requester R] [--workflow W --role R [--parent P]]": "the same",
+    "threegate contracts close S": "the same",
+    "threegate contracts workflows [W]": "the same",
+    "threegate contracts allow|deny ID": "the same",
+    "threegate contracts kill session|subtree|workflow ID": "the same",
+    "threegate contracts kill session ID": "the same",
+    "threegate contracts allow ID": "the same",
+    "threegate draft --proposal FILE|-": "needs a project: tests/plugins/proposals/test_cli.py",
+    "threegate settings adopt --as NAME --key KEY": "needs a moved workspace: tests/end_to_end/test_ten_faults.py",
     "threegate review": "asks on a terminal: tests/adversarial/approval/test_terminal.py",
     "threegate --install-completion": (
         "writes into the user's shell set-up: tests/whole/docs/test_site.py shows the page of it"
     ),
     "threegate serve http": "serves until it is stopped: tests/plugins/serve/test_http.py",
-    "threegate page": "serves until it is stopped: tests/plugins/page/adversarial",
+    "threegate serve page": "serves until it is stopped: tests/plugins/page/adversarial",
     "pip install 'threegate[notify]'": "the same as below: changes the environment",
-    "threegate notify test": "sends to the URLs of the settings; tests/plugins/page/test_notices.py does",
+    "threegate settings notify": "sends to the URLs of the settings; tests/plugins/page/test_notices.py does",
     "pip install 'threegate[tui]'": "changes the environment: the tests run in one that has it",
     "threegate status --watch": "runs until it is stopped: tests/plugins/tui",
     "curl -s http://127.0.0.1:8766/pre-tool-check \\": "needs that server: tests/plugins/serve/test_http.py",
     "curl -s http://127.0.0.1:8766/proposals/validate \\": (
         "needs that server: tests/whole/docs/test_arriving.py sends it"
     ),
-    "sudo threegate -w /srv/gate/ws service install": (
+    "sudo threegate -w /srv/gate/ws settings service install": (
         "changes the machine: tests of the service run it on a root of their own"
     ),
-    "threegate cluster init ~/cluster --worker w1 --worker w2 --host broker.example --enter": (
+    "threegate settings cluster ~/cluster --worker w1 --worker w2 --host broker.example --enter": (
         "makes a broker's keys and starts it: tests/plugins/cluster"
     ),
-    "threegate worker --broker amqps://broker.example:5671/threegate --operators /etc/threegate-worker/operators \\": (
+    "threegate serve worker --broker amqps://broker.example:5671/threegate --operators /etc/threegate-worker/operators \\": (  # noqa: E501
         "runs until it is stopped: tests/plugins/cluster"
     ),
     "threegate run": "runs until it is stopped: every test with a daemon",
@@ -155,7 +154,7 @@ NOT_RUN = {
             "qwen --project ~/app -- -p 'Fix the failing test'",
         )
     },
-    "threegate witness serve --log other.pub --host 10.0.0.2": (
+    "threegate serve witness --log other.pub --host 10.0.0.2": (
         "serves until it is stopped: tests/plugins/evidence/test_two_workspaces.py"
     ),
     "threegate audit verify --witness KEY": "the same",
@@ -254,23 +253,23 @@ class Day:
 
 AS = "--as alice --key {key} --yes"
 RUN = {
-    "threegate aana check event.json": "",
-    "threegate aana check - --jsonl < events": "",
-    "threegate aana check event.json --evidence production --now 2026-05-10T00:00:00Z --log decisions.jsonl": "",
-    "threegate aana summary decisions.jsonl": "",
+    "threegate validate --as aana event.json": "",
+    "threegate validate --as aana - --jsonl < events": "",
+    "threegate validate --as aana event.json --evidence production --now 2026-05-10T00:00:00Z --log decisions.jsonl": "",  # noqa: E501
+    "threegate audit aana decisions.jsonl": "",
     "threegate approve inbox/TR-….md": f"threegate approve inbox/{{draft}} {AS}",
     'threegate approve inbox/TR-….md --as alice --key ~/.ssh/id_ed25519 --yes --reason "weekly numbers"': (
         f'threegate approve inbox/{{draft}} {AS} --reason "weekly numbers"'
     ),
     'threegate reject inbox/TR-….md --reason "too wide"': 'threegate reject inbox/{draft} --reason "too wide"',
     "threegate cancel ID": "threegate cancel {waiting}",
-    "threegate retry ID": "threegate retry {first}",
-    "threegate diff A [B]": "threegate diff inbox/{draft} inbox/{draft}",
+    "threegate draft --again ID": "threegate draft --again {first}",
+    "threegate show A --against B": "threegate show inbox/{draft} inbox/{draft}",
     "threegate approve --group inbox/TR-….md": f"threegate approve --group inbox/{{draft}} {AS}",
     'threegate reject --group inbox/TR-….md --reason "too wide"': (
         'threegate reject --group inbox/{draft} --reason "too wide"'
     ),
-    "threegate approval verify tool-exec/approved/TR-….md": "threegate approval verify tool-exec/approved/{approved}",
+    "threegate audit approval tool-exec/approved/TR-….md": "threegate audit approval tool-exec/approved/{approved}",
     "threegate approve inbox/TR-….md --as alice --print-statement > statement.json": (
         "threegate approve inbox/{apart} --as alice --print-statement > statement.json"
     ),
@@ -295,28 +294,27 @@ RUN = {
     "threegate contracts test": "",
     "threegate contracts graph --out graph.svg": "",
     "threegate agent prompt > prompt.md": "",
-    "threegate proposal validate FILE|-": "threegate proposal validate proposal.json",
-    "threegate proposal explain FILE|-": "threegate proposal explain proposal.json",
+    "threegate validate --as proposal FILE|-": "threegate validate --as proposal proposal.json",
     "threegate status": "",
     "threegate show ID": "threegate show {first}",
     "threegate show --follow ID": "threegate show --follow {first}",
     "threegate show TR-….md --input=data.csv": "threegate show {draft} --input=data.csv",
-    "threegate results": "",
-    "threegate results ID": "threegate results {first}",
-    "threegate checkpoint list": "",
+    "threegate status --results": "",
+    "threegate show ID --result": "threegate show {first} --result",
+    "threegate contracts checkpoints": "",
     "threegate audit show": "",
     "threegate audit verify": "",
-    "threegate stats --since 90d": "",
+    "threegate audit stats --since 90d": "",
     "threegate audit report --out q4.html": "",
     "threegate audit export --format ack --out trace.jsonl": "",
     "threegate audit checkpoint --out point": "",
-    "threegate evidence --out evidence": "",
-    "threegate evidence --since 30d --out evidence.zip": "",
-    "threegate evidence ID --out pack": "threegate evidence {first} --out pack",
-    "threegate drill on": "threegate drill on --as alice --key {key}",
-    "threegate drill status": "",
-    "threegate drill off": "threegate drill off --as alice --key {key}",
-    "threegate prune --older-than 90d": "",
+    "threegate audit pack --out evidence": "",
+    "threegate audit pack --since 30d --out evidence.zip": "",
+    "threegate audit pack ID --out pack": "threegate audit pack {first} --out pack",
+    "threegate operator drills on": "threegate operator drills on --as alice --key {key}",
+    "threegate operator drills status": "",
+    "threegate operator drills off": "threegate operator drills off --as alice --key {key}",
+    "threegate audit prune --older-than 90d": "",
     "threegate run --once": "",
 }
 """What is typed for a line, in this order; empty: the line as it stands."""

@@ -1,5 +1,5 @@
-"""`threegate explain` knows every code that a screen or a file shows: they are collected here from the code, not
-from a list.
+"""`threegate validate --explain` knows every code that a screen or a file shows: they are collected here from the code,
+not from a list.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import slow
 from threegate import cli
 from threegate.aana import vocabulary
-from threegate.cli.explain_command import code_descriptions
+from threegate.cli.codes import code_descriptions
 from threegate.contracts.codes import CODES
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.state import Decision
@@ -160,10 +160,10 @@ def test_every_code_has_a_meaning(family: str) -> None:
 
 def test_one_word_may_be_several_things(capsys: pytest.CaptureFixture[str]) -> None:
     assert [kind for kind, _ in code_descriptions("refused")] == ["status of a result", "kind of event"]
-    assert cli.execute(["explain", "refused"]) == 0
+    assert cli.execute(["validate", "--explain", "refused"]) == 0
     said = capsys.readouterr().out
     assert "status of a result: It did not run" in said and "kind of event: " in said
-    assert cli.execute(["explain", "64", "--json"]) == 0
+    assert cli.execute(["validate", "--explain", "64", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told == {
         "code": "64",
@@ -172,4 +172,4 @@ def test_one_word_may_be_several_things(capsys: pytest.CaptureFixture[str]) -> N
     }
     for code in ("nothing_of_that_name", "", "era", "7", "TG999"):
         assert not code_descriptions(code)
-    assert cli.execute(["explain", "nothing_of_that_name"]) == 2
+    assert cli.execute(["validate", "--explain", "nothing_of_that_name"]) == 2

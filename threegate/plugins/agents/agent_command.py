@@ -7,30 +7,46 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from select import select
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
+from threegate.acts.signing_key import acting_operator
 from threegate.cli import invocation, tab_completion
 from threegate.cli.invocation import argument
 from threegate.cli.progress import busy
 from threegate.core import limits
+from threegate.core.errors import ThreeGateError
+from threegate.core.workspace import AgentRun, find_workspace
+from threegate.judgement.policy import load_policy
+from threegate.launch.context import Context, open_context
+from threegate.launch.launch_problem import read_operators
+from threegate.plugins.agents.agent_commits import AgentCommit
 from threegate.plugins.agents.agent_connect_command import connect
 from threegate.plugins.agents.agent_names import agent_runs, profiles
+from threegate.plugins.agents.branch_files import read_branch
+from threegate.plugins.agents.carried_commits import carry_commits
+from threegate.plugins.agents.findings_question import decide_findings
+from threegate.plugins.agents.launcher import Finished, Wanted, run_agent
+from threegate.plugins.agents.propose import draft_changes, propose_again
+from threegate.plugins.agents.remove_runs import remove_run, run_named
+from threegate.plugins.agents.runs import RunFacts, all_runs, end_dead_runs, find_run, is_alive, read_frozen, stop_run
+from threegate.plugins.agents.stop_signals import stop_signals
+from threegate.plugins.agents.work_changes import keep_bases, read_changes, was_proposed
+from threegate.plugins.agents.work_copy import WorkCopy
+from threegate.plugins.changes.change_draft import left_out_lines
+from threegate.plugins.changes.make import MadeChangeSet
+from threegate.plugins.jail.jail import Account
+from threegate.runners.backend import policy_facts
+from threegate.setup.agent_prompt import anywhere, place_of, prompt_json, prompt_text
+from threegate.setup.init import account
+from threegate.setup.init import account as own_account
 
-if TYPE_CHECKING:
-    from threegate.core.workspace import AgentRun
-    from threegate.launch.context import Context
-    from threegate.plugins.agents.agent_commits import AgentCommit
-    from threegate.plugins.agents.launcher import Finished
-    from threegate.plugins.agents.runs import RunFacts
-    from threegate.plugins.changes.make import MadeChangeSet
-
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer()
 
 app.command()(connect)
 
@@ -62,7 +78,7 @@ def run(
         ),
     ],
     arguments: Annotated[
-        list[str] | None, argument("[-- ARGS]...", "Arguments of the agent; for generic, the program to run.")
+        list[str] | None, argument("-- ARGS", "Arguments of the agent; for generic, the program to run.")
     ] = None,
     project: Annotated[Path, typer.Option(metavar="DIR", help="The project to give it a copy of.")] = Path(),
     account: Annotated[
@@ -118,20 +134,11 @@ def _start(
     """Run an agent to its end, and exit with its code."""
     if options.propose not in ("", "ask", "always", "never"):
         raise typer.BadParameter("--propose is ask, always or never")
-    from threegate.plugins.agents.stop_signals import stop_signals
 
     with stop_signals() as stopped:
-        from threegate.launch.context import open_context
-        from threegate.plugins.agents.findings_question import decide_findings
-        from threegate.plugins.agents.launcher import Wanted, run_agent
-        from threegate.setup.init import account as own_account
-
         context = open_context(invocation.workspace_here())
         acting = None
         if options.allow:
-            from threegate.acts.signing_key import acting_operator
-            from threegate.launch.launch_problem import read_operators
-
             acting = acting_operator(read_operators(context.workspace), name=options.operator, key=options.key)
         wanted = Wanted(
             profile,
@@ -169,7 +176,7 @@ def _start(
 def continue_(
     run: RunId,
     arguments: Annotated[
-        list[str] | None, argument("[-- ARGS]...", "Arguments of the agent; for generic, the program to run.")
+        list[str] | None, argument("-- ARGS", "Arguments of the agent; for generic, the program to run.")
     ] = None,
     with_: Annotated[
         list[str] | None,
@@ -191,10 +198,6 @@ def continue_(
     Examples: threegate agent continue ar-20261122
               threegate agent continue ar-20261122 -- sh -c 'make test'
     """
-    from threegate.launch.context import open_context
-    from threegate.plugins.agents.runs import end_dead_runs, find_run
-    from threegate.setup.init import account
-
     context = open_context(invocation.workspace_here())
     end_dead_runs(context, actor=account())
     parent, facts = find_run(context.workspace, run)
@@ -224,12 +227,6 @@ def _propose_branch(
     say: Callable[[str], None],
 ) -> None:
     """Draft, if wanted, what a branch has that the files of the copy do not have."""
-    from threegate.core.errors import ThreeGateError
-    from threegate.plugins.agents.branch_files import read_branch
-    from threegate.plugins.agents.carried_commits import carry_commits
-    from threegate.plugins.agents.propose import draft_changes
-    from threegate.plugins.agents.work_changes import keep_bases, was_proposed
-
     facts, run = finished.facts, finished.run
     name = ascii(branch[0])[1:-1]
     try:
@@ -264,11 +261,6 @@ def _proposed_files(
     All output goes to stderr, because stdout belongs to the agent. A run that was stopped asks nothing: who stopped it
     may not be at this terminal.
     """
-    from threegate.core.errors import ThreeGateError
-    from threegate.plugins.agents.propose import draft_changes
-    from threegate.plugins.agents.work_changes import was_proposed
-    from threegate.plugins.changes.change_draft import left_out_lines
-
     facts, run, changes = finished.facts, finished.run, finished.changes
     ended = f"{facts.profile} ended with exit code {finished.exit}"
     if changes is None:
@@ -342,10 +334,6 @@ def list_(json_: invocation.JsonFlag = False) -> None:
 
     Example: threegate agent list
     """
-    from threegate.launch.context import open_context
-    from threegate.plugins.agents.runs import all_runs, end_dead_runs, is_alive
-    from threegate.setup.init import account
-
     context = open_context(invocation.workspace_here())
     end_dead_runs(context, actor=account())
     rows = [(run, facts, is_alive(run)) for run, facts in all_runs(context.workspace)]
@@ -383,10 +371,6 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
 
     Example: threegate agent show ar-20261122
     """
-    from dataclasses import asdict
-
-    from threegate.core.errors import ThreeGateError
-    from threegate.plugins.agents.runs import find_run, is_alive
 
     found, facts = find_run(invocation.workspace_here(), run)
     value = {"run": found.run_id, **asdict(facts), "alive": is_alive(found)}
@@ -417,12 +401,6 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
 
 def _changed_paths(run: AgentRun, facts: RunFacts) -> list[str]:
     """What differs in a run's work copy, one line per path. A live run is paused while its copy is read."""
-    from threegate.plugins.agents.runs import read_frozen
-    from threegate.plugins.agents.work_changes import read_changes
-    from threegate.plugins.agents.work_copy import WorkCopy
-    from threegate.plugins.changes.change_draft import left_out_lines
-    from threegate.plugins.jail.jail import Account
-
     copy = WorkCopy.of(run, Path(facts.root), facts.copy, Account(facts.account, facts.uid, facts.gid))
     made = read_frozen(run, lambda: read_changes(copy))
     return [*(f"{row.change} {row.path}" for row in made.rows), *left_out_lines(made)]
@@ -444,12 +422,6 @@ def propose(
     Examples: threegate agent propose ar-20261122
               threegate agent propose ar-20261122 --only src --only README.md
     """
-    from threegate.launch.context import open_context
-    from threegate.plugins.agents.propose import propose_again
-    from threegate.plugins.agents.runs import end_dead_runs, find_run
-    from threegate.plugins.changes.change_draft import left_out_lines
-    from threegate.setup.init import account
-
     context = open_context(invocation.workspace_here())
     end_dead_runs(context, actor=account())
     found, facts = find_run(context.workspace, run)
@@ -466,27 +438,25 @@ def propose(
 
 
 @app.command()
-def stop(run: RunId) -> None:
+def stop(run: RunId, json_: invocation.JsonFlag = False) -> None:
     """Stop a run at once and record its end.
 
     Example: threegate agent stop ar-20261122
     """
-    from threegate.launch.context import open_context
-    from threegate.plugins.agents.runs import end_dead_runs, find_run, stop_run
-    from threegate.setup.init import account
-
     workspace = invocation.workspace_here()
     found, facts = find_run(workspace, run)
-    if not stop_run(found, facts):
+    stopped = stop_run(found, facts)
+    if not stopped:
         end_dead_runs(open_context(workspace), actor=account())
-        invocation.say(f"{found.run_id} had already ended")
-        return
-    invocation.say(f"stopped {found.run_id}")
+    if invocation.wants_json(json_):
+        invocation.emit_json({"run": found.run_id, "stopped": stopped})
+    else:
+        invocation.say(f"stopped {found.run_id}" if stopped else f"{found.run_id} had already ended")
 
 
 @app.command()
 def remove(
-    runs: Annotated[list[str], argument("RUN...", "Ids of runs, or the beginnings of them.", agent_runs)],
+    runs: Annotated[list[str], argument("RUN", "Ids of runs, or the beginnings of them.", agent_runs)],
     json_: invocation.JsonFlag = False,
 ) -> None:
     """Free what a run has on the disk: its copy, home and inbox.
@@ -496,11 +466,6 @@ def remove(
 
     Example: threegate agent remove ar-20261122
     """
-    from threegate.launch.context import open_context
-    from threegate.plugins.agents.remove_runs import remove_run, run_named
-    from threegate.plugins.agents.runs import end_dead_runs
-    from threegate.setup.init import account
-
     context, actor = open_context(invocation.workspace_here()), account()
     named = [run_named(context.workspace, name) for name in dict.fromkeys(runs)]
     end_dead_runs(context, actor=actor)
@@ -538,10 +503,6 @@ def prompt(
     """
     if form not in ("markdown", "json"):
         raise typer.BadParameter("--format is markdown or json")
-    from threegate.core.workspace import find_workspace
-    from threegate.judgement.policy import load_policy
-    from threegate.runners.backend import policy_facts
-    from threegate.setup.agent_prompt import anywhere, place_of, prompt_json, prompt_text
 
     place = anywhere()
     if not default:

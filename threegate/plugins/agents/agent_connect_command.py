@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from threegate.cli import invocation
 from threegate.cli.invocation import argument
 from threegate.core.extras import install_line
+from threegate.core.own_process import own_process
+from threegate.core.plugins import require_plugin
 from threegate.plugins.agents.agent_names import profiles
-
-if TYPE_CHECKING:
-    from threegate.plugins.agents.client_entry import ClientEntry
+from threegate.plugins.agents.client_entry import ClientEntry, take_back
+from threegate.plugins.agents.profile import Filled, load_profile
 
 
 def connect(
@@ -37,11 +38,6 @@ def connect(
               threegate agent connect claude --write --file ~/app/.mcp.json
               threegate agent connect codex --undo
     """
-    from threegate.core.own_process import own_process
-    from threegate.core.plugins import require_plugin
-    from threegate.plugins.agents.client_entry import ClientEntry, take_back
-    from threegate.plugins.agents.profile import Filled, load_profile
-
     workspace = invocation.workspace_here()
     settings = workspace.load_settings()
     if not undo:

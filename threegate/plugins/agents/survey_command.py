@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, on_terminal, say, wants_json
 from threegate.cli.progress import busy
 from threegate.core.errors import InvalidInput
+from threegate.plugins.agents.findings_question import decide_findings, finding_line
+from threegate.plugins.agents.project_survey import Survey, scan_cache
+from threegate.plugins.agents.project_survey import survey as survey_project
+from threegate.plugins.agents.secret_answers import Answers, keep_answers
+from threegate.plugins.agents.work_copy import refuse_project
+from threegate.plugins.changes.make import utf_8
 from threegate.plugins.changes.section import AgentsSettings
-
-if TYPE_CHECKING:
-    from threegate.plugins.agents.project_survey import Survey
-
-app = typer.Typer()
+from threegate.setup.init import account
 
 
-@app.command()
 def survey(
     folder: Annotated[Path, argument("DIR", "A project's folder.")] = Path(),
     with_: Annotated[
@@ -37,14 +38,6 @@ def survey(
 
     Example: threegate project survey ~/app --ask
     """
-    from threegate.plugins.agents.findings_question import decide_findings, finding_line
-    from threegate.plugins.agents.project_survey import scan_cache
-    from threegate.plugins.agents.project_survey import survey as survey_project
-    from threegate.plugins.agents.secret_answers import Answers, keep_answers
-    from threegate.plugins.agents.work_copy import refuse_project
-    from threegate.plugins.changes.make import utf_8
-    from threegate.setup.init import account
-
     if ask and not on_terminal():
         raise InvalidInput("--ask asks a person: use it in a terminal")
     context = context_here()

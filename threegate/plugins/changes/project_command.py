@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,18 +19,21 @@ from threegate.cli.invocation import (
     workspace_here,
 )
 from threegate.cli.tab_completion import offer
-from threegate.core.errors import InvalidInput
+from threegate.core.errors import InvalidInput, Refused
+from threegate.core.workspace import Workspace
+from threegate.plugins.changes.action import Deliver
+from threegate.plugins.changes.projects import find_project, project_names, read_projects
+from threegate.plugins.changes.redraft import redraft as draft_again
+from threegate.plugins.changes.registered_projects import add_project, project_remarks, remove_project, typed_path
+from threegate.plugins.changes.undo_command import undo
+from threegate.review.reviewed_draft import find_draft, open_reviewed_draft, read_draft
+from threegate.setup.init import account
 
-if TYPE_CHECKING:
-    from threegate.core.workspace import Workspace
-    from threegate.plugins.changes.action import Deliver
-
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer()
+app.command()(undo)
 
 
 def _projects(workspace: Workspace, _: typer.Context) -> list[str]:
-    from threegate.plugins.changes.projects import read_projects
-
     return [project.name for project in read_projects(workspace)]
 
 
@@ -57,9 +60,6 @@ def add(
 
     Example: threegate project add web /srv/web
     """
-    from threegate.plugins.changes.registered_projects import add_project, project_remarks, typed_path
-    from threegate.setup.init import account
-
     way: Deliver = "branch" if deliver == "branch" else "tree"
     if deliver != way:
         raise InvalidInput(f"--deliver {deliver}: must be tree or branch")
@@ -85,9 +85,6 @@ def list_(json_: JsonFlag = False) -> None:
 
     Example: threegate project list
     """
-    from threegate.core.errors import Refused
-    from threegate.plugins.changes.projects import find_project, project_names
-
     workspace = workspace_here()
     settings = workspace.load_settings()
     rows = []
@@ -115,9 +112,6 @@ def remove(
 
     Example: threegate project remove web
     """
-    from threegate.plugins.changes.registered_projects import remove_project
-    from threegate.setup.init import account
-
     place = remove_project(workspace_here(), name, actor=account())
     if wants_json(json_):
         emit_json(place.to_json())
@@ -136,9 +130,6 @@ def redraft(
 
     Example: threegate project redraft TR-20261123-140501Z-changes-9be8da
     """
-    from threegate.plugins.changes.redraft import redraft as draft_again
-    from threegate.review.reviewed_draft import find_draft, open_reviewed_draft, read_draft
-
     context = context_here()
     draft = read_draft(context.workspace, find_draft(context.workspace, which))
     with open_reviewed_draft(context, draft, compared=False) as reviewed:

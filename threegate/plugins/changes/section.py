@@ -26,7 +26,8 @@ class ApplySettings(Table):
     keep: int = setting(
         parse=parse_duration,
         default=30 * 24 * 3600,
-        description="how long what a change replaced is kept for `threegate undo`; `prune` leaves it alone until then",
+        description="how long what a change replaced is kept for `threegate project undo`; `audit prune` leaves it "
+        "alone until then",
     )
 
 

@@ -1,11 +1,11 @@
-"""`threegate undo`: show what reverting a change would do, ask, sign, and revert it."""
+"""`threegate project undo`: show what reverting a change would do, ask, sign, and revert it."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from threegate.acts.signed_acts import sign_act
+from threegate.approval.shown.escaped_lines import render_sections
 from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     JsonFlag,
@@ -18,11 +18,12 @@ from threegate.cli.invocation import (
     wants_json,
 )
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
+from threegate.core.screen_parts import Item, Section
+from threegate.plugins.changes.action import branch_undo_facts, change_facts
+from threegate.plugins.changes.change_screen import change_items
+from threegate.plugins.changes.undo import UNDO, plan_undo, undo_change
 
-app = typer.Typer()
 
-
-@app.command()
 def undo(
     request_id: Annotated[str, argument("REQUEST_ID", "The request that made the change.", tab_completion.ran)],
     name: NameOption = "",
@@ -35,15 +36,8 @@ def undo(
     Every file must still be as the change left it, and a branch must still be where it was put. A folder stays if
     something else is in it.
 
-    Example: threegate undo TR-20261123-140501Z-changes-9be8da
+    Example: threegate project undo TR-20261123-140501Z-changes-9be8da
     """
-    from threegate.acts.signed_acts import sign_act
-    from threegate.approval.shown.escaped_lines import render_sections
-    from threegate.core.screen_parts import Item, Section
-    from threegate.plugins.changes.action import branch_undo_facts, change_facts
-    from threegate.plugins.changes.change_screen import change_items
-    from threegate.plugins.changes.undo import UNDO, plan_undo, undo_change
-
     context = context_here()
     quiet = wants_json(json_)
     acting = acting_here(context, name, key)

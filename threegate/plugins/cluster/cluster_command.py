@@ -1,4 +1,4 @@
-"""`threegate cluster`: make the files that a cluster needs."""
+"""`threegate settings cluster`: make the files that a cluster needs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,11 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, argument, emit_json, say, wants_json, workspace_here
-
-app = typer.Typer(no_args_is_help=True)
-
-
-@app.callback()
-def cluster() -> None:
-    """Make the certificates and broker files of a cluster."""
+from threegate.plugins.cluster.cluster_files import enter_cluster, make_cluster
+from threegate.setup.settings_file import toml_value
 
 
-@app.command()
-def init(
+def cluster(
     folder: Annotated[Path, argument("DIR", "The folder for the files; keep it secret.")],
     worker: Annotated[
         list[str] | None,
@@ -38,11 +32,8 @@ def init(
 
     Run the command again to add workers.
 
-    Example: threegate cluster init cluster --worker w1 --worker w2 --host broker.example --enter
+    Example: threegate settings cluster cluster --worker w1 --worker w2 --host broker.example --enter
     """
-    from threegate.plugins.cluster.cluster_files import enter_cluster, make_cluster
-    from threegate.setup.settings_file import toml_value
-
     workspace = workspace_here()
     made = make_cluster(workspace, folder.absolute(), worker or [], host=host, port=port)
     if enter:

@@ -1,4 +1,4 @@
-"""`threegate worker`: run the requests of a daemon on another machine, after judging them there."""
+"""`threegate serve worker`: run the requests of a daemon on another machine, after judging them there."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli.invocation import keep_running, wants_json
-
-app = typer.Typer()
+from threegate.cli.invocation import wants_json
 
 
-@app.command()
 def worker(
     broker: Annotated[str, typer.Option("--broker", metavar="URL", help="amqps://HOST[:PORT][/VHOST]")],
     operators: Annotated[
@@ -48,9 +45,8 @@ def worker(
 
     SIGTERM stops it gracefully. Only signed requests run, whatever the broker sends.
 
-    Example: threegate worker --broker amqps://broker.example:5671/threegate --operators operators --identity worker-1
+    Example: threegate serve worker --broker amqps://broker.example --operators operators --identity worker-1
     """
-    keep_running()
     from threegate.core.errors import NoWorkspace
     from threegate.daemon.log import Log
     from threegate.plugins.cluster.worker.service import Options, run_worker

@@ -1,13 +1,17 @@
-"""`threegate drill`: turn drills on or off, and show how they went."""
+"""`threegate operator drills`: turn drills on or off, and show how they went."""
 
 from __future__ import annotations
 
 import typer
 
+from threegate.audit.practice import practice_of
 from threegate.cli.invocation import JsonFlag, context_here, emit_json, say, wants_json, workspace_here
 from threegate.cli.signing_options import KeyOption, NameOption, acting_here
+from threegate.plugins.drills.drills import set_drills
+from threegate.plugins.drills.section import DrillSettings
+from threegate.trail.trail import Trail
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(help="Practise reading with drafts that must not be approved.", no_args_is_help=True)
 
 
 @app.command("on")
@@ -16,7 +20,7 @@ def on(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) ->
 
     Now and then the daemon places a draft that must not be approved.
 
-    Example: threegate drill on
+    Example: threegate operator drills on
     """
     _set(name, key, json_, on=True)
 
@@ -27,15 +31,12 @@ def off(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -
 
     An open drill is withdrawn.
 
-    Example: threegate drill off
+    Example: threegate operator drills off
     """
     _set(name, key, json_, on=False)
 
 
 def _set(name: str, key: KeyOption, json_: bool, *, on: bool) -> None:
-    from threegate.plugins.drills.drills import set_drills
-    from threegate.plugins.drills.section import DrillSettings
-
     context = context_here()
     acting = acting_here(context, name, key)
     set_drills(context, acting, on=on)
@@ -54,12 +55,8 @@ def status(json_: JsonFlag = False) -> None:
 
     It does not reveal whether one is open.
 
-    Example: threegate drill status
+    Example: threegate operator drills status
     """
-    from threegate.audit.practice import practice_of
-    from threegate.plugins.drills.section import DrillSettings
-    from threegate.trail.trail import Trail
-
     workspace = workspace_here()
     found = practice_of(Trail(workspace).events())
     drills = found.drills
@@ -68,7 +65,7 @@ def status(json_: JsonFlag = False) -> None:
         emit_json({"on": drills.on, "since": drills.since, "by": drills.by, "every": every, **drills.to_json()})
         return
     if not drills.since:
-        say("drills were never on; an operator consents with: threegate drill on")
+        say("drills were never on; an operator consents with: threegate operator drills on")
         return
     say(f"drills are {'on' if drills.on else 'off'} since {drills.since[:19]}Z, by {drills.by}")
     for label, value in drills.lines():

@@ -1,8 +1,8 @@
 set -eu
-# Whose word counts: the fingerprints that `threegate evidence` printed. Compare them over another channel, or set your own.
+# Whose word counts: the fingerprints that `threegate audit pack` printed. Compare them over another channel, or set your own.
 LOG_KEYS="${LOG_KEYS-@LOG_KEYS@}"
 OPERATOR_KEYS="${OPERATOR_KEYS-@OPERATOR_KEYS@}"
-# Witnesses that must have cosigned the log (C2SP verifier keys, name+id+key, as `threegate witness` prints them); none by default.
+# Witnesses that must have cosigned the log (C2SP verifier keys, name+id+key, as `threegate serve witness` prints them); none by default.
 WITNESS_KEYS="${WITNESS_KEYS-}"
 export LOG_KEYS OPERATOR_KEYS WITNESS_KEYS LC_ALL=C TZ=UTC
 

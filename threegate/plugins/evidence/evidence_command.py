@@ -1,4 +1,4 @@
-"""`threegate evidence [ID...|--since WHEN] --out DIR`."""
+"""`threegate audit pack [ID...|--since WHEN] --out DIR`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, argument, emit_json, moment_of, say, wants_json, workspace_here
 from threegate.cli.progress import busy
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
+from threegate.plugins.evidence.pack import write_pack
 
-app = typer.Typer()
 _SHOWN = 20
 """At most this many missing files are printed; the pack's index lists all of them."""
 
 
-@app.command()
-def evidence(
+def pack(
     out: Annotated[
         Path,
         typer.Option("--out", metavar="DIR", help="The folder to write, or a zip file if it ends in .zip."),
     ],
-    ids: Annotated[list[str] | None, argument("[ID]...", "Only these requests.", tab_completion.with_result)] = None,
+    ids: Annotated[list[str] | None, argument("ID", "Only these requests.", tab_completion.with_result)] = None,
     since: Annotated[
         str,
         typer.Option("--since", metavar="WHEN", help="Only requests with an event since then: a date, or 24h, 7d."),
@@ -35,10 +34,8 @@ def evidence(
     Without IDs and --since, it covers the whole trail. Its HOW-TO-CHECK.md explains how to check it. Exit 2
     if something is missing from it.
 
-    Example: threegate evidence --since 30d --out evidence.zip
+    Example: threegate audit pack --since 30d --out evidence.zip
     """
-    from threegate.plugins.evidence.pack import write_pack
-
     if ids and since:
         raise InvalidInput("give either IDs or --since, not both")
     with busy("verifying the trail and writing the pack"):

@@ -8,13 +8,11 @@ from typing import Annotated
 import typer
 
 from threegate.cli import tab_completion
-from threegate.cli.invocation import say, workspace_here
+from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.progress import busy
+from threegate.plugins.evidence.export import export_trail
 
-app = typer.Typer()
 
-
-@app.command()
 def export(
     format_: Annotated[str, typer.Option("--format", help="csv, jsonl, in-toto or ack.")] = "jsonl",
     out: Annotated[
@@ -25,6 +23,7 @@ def export(
         str,
         typer.Option("--request", metavar="ID", help="Only this request.", autocompletion=tab_completion.with_result),
     ] = "",
+    json_: JsonFlag = False,
 ) -> None:
     """Export the trail for other programs.
 
@@ -32,9 +31,9 @@ def export(
 
     Example: threegate audit export --format csv --out trail.csv
     """
-    from threegate.plugins.evidence.export import export_trail
-
     with busy("exporting the trail"):
         count = export_trail(workspace_here(), format_, out, request_id=request or None)
-    if out is not None:
+    if out is not None and wants_json(json_):
+        emit_json({"path": str(out), "written": count})
+    elif out is not None:
         say(f"{out}: {count} written")

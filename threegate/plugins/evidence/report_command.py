@@ -7,16 +7,15 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli.invocation import moment_of, say, workspace_here
+from threegate.cli.invocation import JsonFlag, emit_json, moment_of, say, wants_json, workspace_here
 from threegate.cli.progress import busy
+from threegate.plugins.evidence.trail_report import write_report
 
-app = typer.Typer()
 
-
-@app.command()
 def report(
     out: Annotated[Path, typer.Option("--out", help="The HTML file to write.")] = Path("report.html"),
     since: Annotated[str, typer.Option("--since", metavar="WHEN", help="Only requests since then.")] = "",
+    json_: JsonFlag = False,
 ) -> None:
     """Write the trail as one self-contained HTML page.
 
@@ -24,8 +23,9 @@ def report(
 
     Example: threegate audit report --out report.html --since 30d
     """
-    from threegate.plugins.evidence.trail_report import write_report
-
     with busy("verifying the trail and writing the page"):
         count = write_report(workspace_here(), out, since=moment_of(since) if since else None)
-    say(f"{out}: {count} requests")
+    if wants_json(json_):
+        emit_json({"path": str(out), "requests": count})
+    else:
+        say(f"{out}: {count} requests")

@@ -1,4 +1,4 @@
-"""`threegate witness serve`: cosign the trail checkpoints of others, as long as each extends the last."""
+"""`threegate serve witness`: cosign the trail checkpoints of others, as long as each extends the last."""
 
 from __future__ import annotations
 
@@ -7,24 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli.audit_command import read_key
-from threegate.cli.invocation import keep_running, say, wants_json
+from threegate.cli.invocation import read_key, say, wants_json
 from threegate.core.errors import InvalidInput
 from threegate.core.extras import require_extra
 
 if TYPE_CHECKING:
     from threegate.trail.workspace_key import VerifierKey
 
-app = typer.Typer(no_args_is_help=True)
 
-
-@app.callback()
-def witness() -> None:
-    """Cosign the trail checkpoints of other workspaces (C2SP tlog-witness)."""
-
-
-@app.command()
-def serve(
+def witness(
     log: Annotated[
         list[str],
         typer.Option(
@@ -49,13 +40,13 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")] = 8767,
     json_log: Annotated[bool, typer.Option("--json-log", help="Log JSON lines (for a journal).")] = False,
 ) -> None:
-    """Serve POST /add-checkpoint.
+    """Cosign the trail checkpoints of other workspaces.
 
-    The verifier key and the URL are printed; each refusal is one line on stderr.
+    It serves POST /add-checkpoint (C2SP tlog-witness). The verifier key and the URL are
+    printed; each refusal is one line on stderr.
 
-    Example: threegate witness serve --log workspace.pub
+    Example: threegate serve witness --log workspace.pub
     """
-    keep_running()
     require_extra("a witness", "http")
     import time
 
@@ -68,7 +59,7 @@ def serve(
     listener = bind(host, port, reachable=True)
     mine = Witness.open(state or UserState.of("witness").folder, logs, time.time, name)
     from threegate.plugins.evidence.witness_server import create_witness_app
-    from threegate.plugins.serve.http_server import serve as serve_app
+    from threegate.plugins.serve.http_server import serve
 
     lines = Log(as_json=json_log or wants_json())
 
@@ -80,7 +71,7 @@ def serve(
         say(f"listening on {url}")
 
     try:
-        serve_app(listener, create_witness_app(mine, answered), ready=ready)
+        serve(listener, create_witness_app(mine, answered), ready=ready)
     finally:
         mine.close()
 

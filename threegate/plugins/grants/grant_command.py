@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from threegate.approval.shown.escaped_lines import field, quoted, render_sections
 from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     JsonFlag,
@@ -21,14 +22,18 @@ from threegate.cli.invocation import (
 )
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core.errors import InvalidInput
+from threegate.core.settings import parse_duration
+from threegate.plugins.grants.giving import finished_request, grant_sections, new_grant, revoke_grant
+from threegate.plugins.grants.grant import Grant
+from threegate.plugins.grants.standing_grants import Standing, find_grant, list_grants
+from threegate.plugins.grants.tool_grants import calls_sections, grant_calls, look_at_calls
+from threegate.plugins.grants.widened import read_widened
 from threegate.plugins.tools.tools_command import servers
+from threegate.setup.init import account
 from threegate.trail.payloads.payload import owner_fields
+from threegate.trail.trail import Trail
 
-if TYPE_CHECKING:
-    from threegate.plugins.grants.grant import Grant
-    from threegate.plugins.grants.standing_grants import Standing
-
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer()
 
 
 @app.command("new")
@@ -56,10 +61,6 @@ def new(
 
     Example: threegate grant new TR-20261122-101500Z-a --widen 'vars.year regex 20[0-9]{2}' --max-uses 9 --expires 30d
     """
-    from threegate.approval.shown.escaped_lines import field, render_sections
-    from threegate.plugins.grants.giving import finished_request, grant_sections, new_grant
-    from threegate.plugins.grants.widened import read_widened
-
     seconds = _seconds(expires)
     context = context_here()
     acting = acting_here(context, name, key)
@@ -135,9 +136,6 @@ def tool(
 
     Example: threegate grant tool github get_issue --where 'repo glob acme/*' --any number --max-uses 200 --expires 8h
     """
-    from threegate.approval.shown.escaped_lines import field, render_sections
-    from threegate.plugins.grants.tool_grants import calls_sections, grant_calls, look_at_calls
-
     seconds = _seconds(expires)
     context = context_here()
     acting = acting_here(context, name, key)
@@ -155,8 +153,6 @@ def tool(
 
 
 def _seconds(expires: str) -> int:
-    from threegate.core.settings import parse_duration
-
     try:
         return parse_duration(expires)
     except ValueError as error:
@@ -168,8 +164,6 @@ GrantId = Annotated[str, argument("ID", "A grant, by the beginning of its id.", 
 
 
 def _say_granted(grant: Grant, json_: bool) -> None:
-    from threegate.plugins.grants.standing_grants import Standing
-
     if wants_json(json_):
         emit_json(_json(Standing(grant, 0)))
         return
@@ -183,9 +177,6 @@ def list_(json_: JsonFlag = False) -> None:
 
     Example: threegate grant list
     """
-    from threegate.plugins.grants.standing_grants import list_grants
-    from threegate.trail.trail import Trail
-
     workspace = workspace_here()
     found = list_grants(workspace, Trail(workspace))
     if wants_json(json_):
@@ -208,10 +199,6 @@ def show(
 
     Example: threegate grant show 3f9c
     """
-    from threegate.approval.shown.escaped_lines import field, quoted
-    from threegate.plugins.grants.standing_grants import find_grant
-    from threegate.trail.trail import Trail
-
     workspace = workspace_here()
     standing = find_grant(workspace, Trail(workspace), which)
     value = _json(standing)
@@ -240,9 +227,6 @@ def revoke(
 
     Example: threegate grant revoke 3f9c
     """
-    from threegate.plugins.grants.giving import revoke_grant
-    from threegate.setup.init import account
-
     grant = revoke_grant(context_here(), which, actor=account())
     if wants_json(json_):
         emit_json({"revoked": grant.id})

@@ -47,14 +47,14 @@ def _wanted(workspace: Workspace, entry: RequestEntry, view: RequestView) -> Ite
         yield "show every finding of gate 1", ["validate", "--stage", "draft", path]
     elif entry.folder == "approved":
         if any(check.code == "quorum_missing" for check in view.checks):
-            yield "add your signature as a further operator", ["countersign", path]
-        yield "check its approval, step by step", ["approval", "verify", path]
+            yield "add your signature as a further operator", ["approve", path]
+        yield "check its approval, step by step", ["audit", "approval", path]
         yield "cancel it before it runs", ["cancel", *known]
     elif entry.folder == "running":
         yield "stop it", ["cancel", *known]
     else:
-        yield "read its results", ["results", *known]
-        yield "make a new draft of it, for a new approval", ["retry", *known]
+        yield "read its results", ["show", *known, "--result"]
+        yield "make a new draft of it, for a new approval", ["draft", "--again", *known]
     if entry.path.suffix == ".md":
         yield "show everything known about it", ["show", *known]
 

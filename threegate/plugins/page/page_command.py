@@ -1,4 +1,4 @@
-"""`threegate page`: the operator's page in a browser on this machine."""
+"""`threegate serve page`: the operator's page in a browser on this machine."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli.invocation import keep_running, say, warn, workspace_here
+from threegate.cli.invocation import say, warn, workspace_here
 from threegate.core.extras import require_extra
 
 if TYPE_CHECKING:
     from threegate.core.workspace import Workspace
 
-app = typer.Typer()
 
-
-@app.command()
 def page(
     port: Annotated[
         int,
@@ -27,7 +24,7 @@ def page(
 
     The link works once, in one browser, for ten minutes. If no server runs, it starts one until Ctrl-C.
 
-    Example: threegate page --port 8766
+    Example: threegate serve page --port 8766
     """
     from threegate.plugins.page.page_login import served_port
 
@@ -41,7 +38,6 @@ def page(
 
 
 def _serve(workspace: Workspace, port: int) -> None:
-    keep_running()
     from threegate.plugins.page.page_login import serving_at
     from threegate.plugins.serve.listening import bind
 
@@ -53,7 +49,7 @@ def _serve(workspace: Workspace, port: int) -> None:
     def ready(url: str) -> None:
         say(f"listening on {url}; press Ctrl-C to stop")
         # The link is printed only where a person reads it, never to a log.
-        say(_link(workspace, taken) if sys.stdout.isatty() else "for a link, run: threegate page", copied=True)
+        say(_link(workspace, taken) if sys.stdout.isatty() else "for a link, run: threegate serve page", copied=True)
 
     taken = listener.getsockname()[1]
     with serving_at(workspace, taken):

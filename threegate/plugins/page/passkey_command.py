@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import typer
+import time
 
+from threegate.acts.signed_acts import sign_act
 from threegate.cli.invocation import JsonFlag, context_here, emit_json, on_terminal, say, wants_json, warn
 from threegate.cli.signing_options import KeyOption, NameOption, acting_here, ask
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Unavailable
+from threegate.plugins.page.page_login import new_enrolment, passkey_made
+from threegate.plugins.page.passkeys import PASSKEY_ACT, enrol_passkey, read_made_passkey
 from threegate.plugins.page.serve_approve_command import passkey_origin
 
-app = typer.Typer()
 
-
-@app.command()
 def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = False) -> None:
     """Enrol a passkey of yours, signed with your SSH key.
 
-    The command prints a link to the page of `threegate serve approve` and waits. It always asks: only
+    The command prints a link to the page of `threegate serve passkeys` and waits. It always asks: only
     comparing the fingerprints keeps out the passkey of someone else who had the link.
 
     Example: threegate operator passkey --as alice
     """
-    import time
-
-    from threegate.acts.signed_acts import sign_act
-    from threegate.plugins.page.page_login import new_enrolment, passkey_made
-    from threegate.plugins.page.passkeys import PASSKEY_ACT, enrol_passkey, read_made_passkey
 
     if not on_terminal():
         raise InvalidInput(
@@ -41,7 +36,7 @@ def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = Fals
     until = time.monotonic() + limits.PAGE_LOGIN_SECONDS
     while (data := passkey_made(context.workspace, code)) is None:
         if time.monotonic() > until:
-            raise Unavailable("no passkey was made within ten minutes; is `threegate serve approve` running?")
+            raise Unavailable("no passkey was made within ten minutes; is `threegate serve passkeys` running?")
         time.sleep(0.2)
     made = read_made_passkey(data, origin)
     warn(f"passkey {made.key.fingerprint}")

@@ -1,4 +1,4 @@
-"""`threegate serve approve`: the page that takes passkeys."""
+"""`threegate serve passkeys`: the page that takes passkeys."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from threegate.cli.invocation import keep_running, say, workspace_here
+from threegate.cli.invocation import say, workspace_here
 from threegate.core.errors import NoWorkspace
 from threegate.core.extras import require_extra
 
 if TYPE_CHECKING:
     from threegate.core.settings import Settings
 
-app = typer.Typer()
 
-
-@app.command()
-def approve(
+def passkeys(
     host: Annotated[
         str, typer.Option(help="The address to listen on; default: what the origin's name resolves to.")
     ] = "",
@@ -37,8 +34,8 @@ def approve(
 
     Its https address is the setting approval.passkey_origin.
 
-    Examples: threegate serve approve --make-ca
-              threegate serve approve --cert approve.pem --key-file approve.key
+    Examples: threegate serve passkeys --make-ca
+              threegate serve passkeys --cert approve.pem --key-file approve.key
     """
     from threegate.core.web_origin import parse_origin
     from threegate.plugins.page.page_certificate import certificate_files, make_certificate
@@ -53,9 +50,8 @@ def approve(
         say(f"authority    {made.authority}")
         say(f"fingerprint  SHA-256 {made.fingerprint}")
         say(f"for          {name} only, until {made.until:%Y-%m-%d}; the CA's key was deleted: it signs nothing else")
-        say("Import it on the device you approve from, then run: threegate serve approve")
+        say("Import it on the device you approve from, then run: threegate serve passkeys")
         return
-    keep_running()
     require_extra("this server", "http")
     files = (cert, key_file) if cert and key_file else certificate_files(workspace)
     from threegate.plugins.serve.listening import bind

@@ -1,4 +1,4 @@
-"""`threegate memory`: the notes that proposals may search, and the proposed notes that wait for approval."""
+"""`threegate project note`: the notes that proposals may search, and the proposed notes that wait for approval."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from threegate.acts.signed_acts import sign_act
+from threegate.approval.shown.escaped_lines import quoted
 from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     JsonFlag,
@@ -18,8 +20,10 @@ from threegate.cli.invocation import (
     wants_json,
 )
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
+from threegate.plugins.proposals.memory import APPLY, notes, proposed_note, remove_note, store_note
+from threegate.setup.init import account
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(help="Store, list and remove notes that proposals may search.", no_args_is_help=True)
 
 
 @app.command()
@@ -32,12 +36,8 @@ def approve(
 ) -> None:
     """Store a proposed note.
 
-    Example: threegate memory approve TR-20261122-101500Z-note
+    Example: threegate project note approve TR-20261122-101500Z-note
     """
-    from threegate.acts.signed_acts import sign_act
-    from threegate.approval.shown.escaped_lines import quoted
-    from threegate.plugins.proposals.memory import APPLY, proposed_note, store_note
-
     context = context_here()
     quiet = wants_json(json_)
     acting = acting_here(context, name, key)
@@ -54,17 +54,14 @@ def approve(
 
 @app.command()
 def remove(
-    which: Annotated[str, argument("FILE:LINE|ID", "A note shown by `threegate memory list`.")],
+    which: Annotated[str, argument("FILE:LINE|ID", "A note shown by `threegate project note list`.")],
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
     """Remove a stored note; the trail keeps its digest.
 
-    Example: threegate memory remove notes.jsonl:3
+    Example: threegate project note remove notes.jsonl:3
     """
-    from threegate.plugins.proposals.memory import remove_note
-    from threegate.setup.init import account
-
     ask(f"Remove the note {which}?", yes)
     note = remove_note(context_here(), which, actor=account())
     if wants_json(json_):
@@ -77,10 +74,8 @@ def remove(
 def list_notes(json_: JsonFlag = False) -> None:
     """List the stored notes.
 
-    Example: threegate memory list
+    Example: threegate project note list
     """
-    from threegate.plugins.proposals.memory import notes
-
     found = notes(context_here())
     if wants_json(json_):
         emit_json(found)

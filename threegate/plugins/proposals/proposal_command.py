@@ -1,84 +1,54 @@
-"""`threegate proposal`: validate JSON action proposals, explain verdicts, and show the draft that a proposal
-would become.
-"""
+"""JSON action proposals: what `threegate validate --as proposal` and `threegate draft --proposal` do with them."""
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from threegate.cli.invocation import (
     ROOT,
-    argument,
     emit_data,
     emit_json,
     put_foreign,
     say,
-    wants_json,
     workspace_here,
 )
 from threegate.core import limits
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from threegate.core.settings import Settings
-    from threegate.core.workspace import Workspace
-    from threegate.plugins.proposals.proposal_verdict import ProposalVerdict
-
-app = typer.Typer(no_args_is_help=True)
+from threegate.core.settings import Settings
+from threegate.core.workspace import Workspace
+from threegate.plugins.proposals.in_workspace import drop, moment
+from threegate.plugins.proposals.proposal_draft import draft_from_proposal, links_of
+from threegate.plugins.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
+from threegate.plugins.proposals.rules import judge_proposal
 
 
-FileArgument = Annotated[str, argument("FILE|-", "A proposal, or - for standard input.")]
-LinesFlag = Annotated[
-    bool, typer.Option("--jsonl", help="Read one proposal per line, print one JSON verdict per line.")
-]
-Format = Literal["text", "json"]
-FormatOption = Annotated[Format, typer.Option("--format", help="text or json.")]
-
-
-@app.command()
-def validate(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = "text") -> None:
-    """Print the verdict and every error.
-
-    Exit 0 for auto and approval, 2 otherwise.
-
-    Example: threegate proposal validate proposal.json
+def validate_proposals(files: Sequence[str], *, jsonl: bool, as_json: bool, explain: bool) -> bool:
+    """Print the verdicts with every error, and with the reasons to `explain` them; return whether all are allowed: auto
+    or approval.
     """
-    _judge(file, jsonl, form, explain=False)
+    _, settings = _workspace_and_settings()
+    links = links_of(settings)
+    allowed = True
+    for data in _all_proposals(files, jsonl):
+        verdict = judge_proposal(data, settings=settings, links=links)
+        allowed = allowed and verdict.allowed
+        if as_json:
+            _emit(verdict.to_json(), one_line=jsonl)
+        else:
+            _say_verdict(verdict, explain=explain)
+    return allowed
 
 
-@app.command()
-def explain(file: FileArgument, jsonl: LinesFlag = False, form: FormatOption = "text") -> None:
-    """Print the verdict with reasons and the resulting draft.
-
-    The tool is described too.
-
-    Example: threegate proposal explain proposal.json
+def draft_proposal(file: str, *, jsonl: bool, as_json: bool, drop: bool) -> None:
+    """Print the draft that each proposal would become; to `drop` it, put it into the inbox instead. Exit 2 if one is
+    not allowed. Raises Unavailable if there is no draft of one that is.
     """
-    _judge(file, jsonl, form, explain=True)
-
-
-@app.command()
-def draft(
-    file: FileArgument,
-    jsonl: LinesFlag = False,
-    form: FormatOption = "text",
-    drop: Annotated[bool, typer.Option("--drop", help="Put the proposal into the inbox.")] = False,
-) -> None:
-    """Print the tool request that a proposal would become.
-
-    Nothing is written without --drop.
-
-    Example: threegate proposal draft proposal.json --drop
-    """
-    from threegate.plugins.proposals.in_workspace import moment
-    from threegate.plugins.proposals.proposal_draft import draft_from_proposal
-
     workspace, settings = _workspace_and_settings()
     refused = False
     missing: str | None = None
@@ -88,7 +58,7 @@ def draft(
             continue
         result = draft_from_proposal(data, settings=settings, workspace=workspace, now=moment())
         refused = refused or not result.verdict.allowed
-        if jsonl or form == "json" or wants_json():
+        if jsonl or as_json:
             value = {
                 **result.verdict.to_json(),
                 "problem": result.problem,
@@ -108,28 +78,12 @@ def draft(
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _judge(file: str, jsonl: bool, form: Format, *, explain: bool) -> None:
-    from threegate.plugins.proposals.proposal_draft import links_of
-    from threegate.plugins.proposals.rules import judge_proposal
-
-    _, settings = _workspace_and_settings()
-    links = links_of(settings)
-    refused = False
-    for data in _proposals(file, jsonl):
-        verdict = judge_proposal(data, settings=settings, links=links)
-        refused = refused or not verdict.allowed
-        if jsonl or form == "json" or wants_json():
-            _emit(verdict.to_json(), one_line=jsonl)
-        else:
-            _say_verdict(verdict, explain=explain)
-    if refused:
-        raise typer.Exit(EXIT_REFUSED)
+def _all_proposals(files: Sequence[str], jsonl: bool) -> Iterator[bytes]:
+    for file in files:
+        yield from _proposals(file, jsonl)
 
 
 def _drop(workspace: Workspace | None, data: bytes) -> None:
-    from threegate.core.canonical import sha256_hex
-    from threegate.plugins.proposals.in_workspace import drop
-
     if workspace is None:
         workspace = workspace_here()
     path = drop(workspace, data, f"AP-{sha256_hex(data)[:16]}.json")
@@ -138,8 +92,6 @@ def _drop(workspace: Workspace | None, data: bytes) -> None:
 
 def _workspace_and_settings() -> tuple[Workspace | None, Settings]:
     """The workspace and its settings; the default settings if there is no workspace and none was named."""
-    from threegate.core.settings import Settings
-
     try:
         workspace = workspace_here()
     except NoWorkspace:
@@ -169,16 +121,12 @@ def _proposals(file: str, jsonl: bool) -> Iterator[bytes]:
 
 def _emit(value: object, *, one_line: bool) -> None:
     if one_line:
-        import json
-
         emit_data(json.dumps(value, ensure_ascii=True) + "\n")
     else:
         emit_json(value)
 
 
 def _say_verdict(verdict: ProposalVerdict, *, explain: bool) -> None:
-    from threegate.plugins.proposals.proposal_verdict import AllowedProposal
-
     say(f"{verdict.verdict}  risk {verdict.risk or 'unknown'}  becomes {verdict.becomes}")
     for problem in verdict.errors:
         say(f"  {problem.path or '/'}: {problem.code}: {problem.message}")

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from threegate.cli.invocation import ROOT, keep_running, say, warn, workspace_here
+from threegate.cli.invocation import ROOT, say, warn, workspace_here
 from threegate.core import limits
 from threegate.core.errors import NoWorkspace
 from threegate.core.extras import require_extra
 from threegate.core.workspace import Workspace
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer()
 
 TOKEN_VARIABLE = "THREEGATE_TOKEN"  # noqa: S105 - the variable's name
 OTHER_TOKEN_VARIABLE = "AANA_BRIDGE_TOKEN"  # noqa: S105 - the name that the AANA bridge has for it
@@ -46,7 +46,6 @@ def http(
 
     Example: threegate serve http --port 8765
     """
-    keep_running()
     require_extra("this server", "http")
     token = _token()
     if token is None and not no_auth:
@@ -94,7 +93,6 @@ def mcp(
 
     Example: threegate serve mcp
     """
-    keep_running()
     require_extra("this server", "mcp")
     from threegate.plugins.serve.recording import decision_log
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from threegate.approval.shown.escaped_lines import render_sections
 from threegate.cli.invocation import (
     JsonFlag,
     argument,
@@ -20,19 +21,29 @@ from threegate.cli.invocation import (
 )
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, actor_here, ask
 from threegate.cli.tab_completion import offer
+from threegate.core.errors import ThreeGateError
+from threegate.core.screen_parts import Section
+from threegate.core.workspace import Workspace
+from threegate.launch.context import open_context
+from threegate.plugins.tools.manifest import Manifest, read_manifest, server_names
+from threegate.plugins.tools.process_states import count_processes
+from threegate.plugins.tools.server_card import difference_section, runs_where, server_sections
+from threegate.plugins.tools.server_process import open_server
+from threegate.plugins.tools.tool_servers import (
+    WantedServer,
+    look_again,
+    look_at_new,
+    pinned,
+    program_changes,
+    remove_server,
+    sign_server,
+)
+from threegate.trail.trail import Trail
 
-if TYPE_CHECKING:
-    from threegate.core.screen_parts import Section
-    from threegate.core.workspace import Workspace
-    from threegate.plugins.tools.manifest import Manifest
-
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer()
 
 
 def _servers(workspace: Workspace, _: typer.Context) -> Iterable[str]:
-    from threegate.plugins.tools.manifest import server_names
-    from threegate.trail.trail import Trail
-
     with Trail(workspace).locked() as held:
         return server_names(held.index)
 
@@ -45,7 +56,7 @@ ServerName = Annotated[str, argument("NAME", "A server shown by `threegate tools
 @app.command("add")
 def add(
     server: Annotated[str, argument("NAME", "Its name: a letter, then up to 15 of a-z 0-9 -.")],
-    command: Annotated[list[str], argument("-- COMMAND…", "The server's installed program.")],
+    command: Annotated[list[str], argument("-- COMMAND", "The server's installed program.")],
     env: Annotated[
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for it.")
     ] = None,
@@ -105,10 +116,6 @@ def add(
 
     Example: threegate tools add notes --bind /srv/notes -- /opt/files/bin/mcp-server-filesystem /srv/notes
     """
-    from threegate.launch.context import open_context
-    from threegate.plugins.tools.server_card import server_sections
-    from threegate.plugins.tools.tool_servers import WantedServer, look_at_new, sign_server
-
     context = open_context(workspace_here())
     acting = acting_here(context, name, key)
     wanted = WantedServer(
@@ -140,12 +147,6 @@ def list_(json_: JsonFlag = False) -> None:
 
     Example: threegate tools list
     """
-    from threegate.core.errors import ThreeGateError
-    from threegate.launch.context import open_context
-    from threegate.plugins.tools.manifest import read_manifest, server_names
-    from threegate.plugins.tools.process_states import count_processes
-    from threegate.plugins.tools.server_card import runs_where
-
     context = open_context(workspace_here())
     with context.trail.locked() as held:
         index = held.index
@@ -175,10 +176,6 @@ def show(server: ServerName, json_: JsonFlag = False) -> None:
 
     Example: threegate tools show notes
     """
-    from threegate.launch.context import open_context
-    from threegate.plugins.tools.server_card import server_sections
-    from threegate.plugins.tools.tool_servers import pinned
-
     manifest = pinned(open_context(workspace_here()), server)
     if wants_json(json_):
         emit_json({"manifest_sha256": manifest.digest, **manifest.to_data()})
@@ -198,10 +195,6 @@ def refresh(
 
     Example: threegate tools refresh notes
     """
-    from threegate.launch.context import open_context
-    from threegate.plugins.tools.server_card import difference_section
-    from threegate.plugins.tools.tool_servers import look_again, program_changes, sign_server
-
     context = open_context(workspace_here())
     if program := program_changes(context, server):
         _show([difference_section(program)], json_)
@@ -227,9 +220,6 @@ def remove(server: ServerName, name: NameOption = "", key: KeyOption = None, jso
 
     Example: threegate tools remove notes
     """
-    from threegate.launch.context import open_context
-    from threegate.plugins.tools.tool_servers import remove_server
-
     context = open_context(workspace_here())
     remove_server(context, server, actor=actor_here(context, name, key))
     if wants_json(json_):
@@ -246,10 +236,6 @@ def test(server: ServerName, json_: JsonFlag = False) -> None:
 
     Example: threegate tools test notes
     """
-    from threegate.launch.context import open_context
-    from threegate.plugins.tools.server_process import open_server
-    from threegate.plugins.tools.tool_servers import pinned
-
     context = open_context(workspace_here())
     manifest = pinned(context, server)
     began = time.monotonic()
@@ -263,8 +249,6 @@ def test(server: ServerName, json_: JsonFlag = False) -> None:
 
 
 def _show(sections: list[Section], json_: bool) -> None:
-    from threegate.approval.shown.escaped_lines import render_sections
-
     quiet = wants_json(json_)
     put(render_sections(sections, full=True, width=screen_width(to_stderr=quiet)), err=quiet)
 

@@ -1,7 +1,7 @@
 """The same 495 shared events at one clock through every surface: command line, Python, HTTP, MCP and TypeScript.
 
-The clock is put in here, in this process: the HTTP and MCP servers that are asked run in it. Only `threegate aana
-check` has an option for it, which it always had.
+The clock is put in here, in this process: the HTTP and MCP servers that are asked run in it. Only `threegate validate
+--as aana` has an option for it, which it always had.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ Envelopes = list[dict[str, Any]]
 
 
 def by_command(folder: Path) -> Envelopes:
-    """`threegate aana check --jsonl --now` as a process of its own."""
+    """`threegate validate --as aana --jsonl --now` as a process of its own."""
     events = folder / "events.jsonl"
     events.write_text("".join(json.dumps(event) + "\n" for event in EVENTS))
     log = folder / "command.jsonl"
-    done = threegate("aana", "check", str(events), "--jsonl", "--now", CLOCK, "--log", str(log), cwd=folder)
+    done = threegate("validate", "--as", "aana", str(events), "--jsonl", "--now", CLOCK, "--log", str(log), cwd=folder)
     assert done.code == 2, done.err
     return [json.loads(line) for line in done.out.splitlines()]
 

@@ -196,7 +196,10 @@ def _closed(place: ProjectPlace) -> str | None:
     except OSError:
         return None
     if read_only:
-        return f"the project {place.name} is on a file system that is read-only here; see: threegate service install"
+        return (
+            f"the project {place.name} is on a file system that is read-only here; see: threegate settings service "
+            "install"
+        )
     if mode & _OWN_FOLDER != _OWN_FOLDER:
         return f"the project {place.name}: its owner may not write to {place.path}; allow it with: chmod u+rwx"
     return None

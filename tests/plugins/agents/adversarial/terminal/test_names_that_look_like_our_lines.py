@@ -41,7 +41,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
         ("reject", FORGED, "--reason", "x"),
         ("cancel", FORGED),
         ("show", FORGED),
-        ("explain", FORGED),
+        ("validate", "--explain", FORGED),
         ("project", "add", "x", FORGED),
         ("agent", "show", FORGED),
         ("contracts", "check", FORGED),

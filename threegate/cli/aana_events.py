@@ -1,97 +1,77 @@
-"""`threegate aana`: check events of the Agent Action Contract and summarize a decision log.
+"""Events of the Agent Action Contract: `validate --as aana` checks them, `audit aana` sums up a log of decisions.
 
-Invariant: exit 0 only when every event read is accepted; unreadable input is a refusal, not an error.
+Invariant: unreadable input is a refusal, not an error.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
+from threegate.aana import DecisionLog, EvidenceMode, check_bytes, summarise
 from threegate.cli.invocation import JsonFlag, argument, emit_data, emit_json, say, wants_json, workspace_here
 from threegate.core import limits
-from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
-
-app = typer.Typer(no_args_is_help=True)
+from threegate.core.errors import InvalidInput, NoWorkspace
 
 
-@app.command()
-def check(
-    file: Annotated[str, argument("FILE|-", "An event as JSON; - reads stdin.")],
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="Read one event per line, print one result per line.")] = False,
-    now: Annotated[str, typer.Option(metavar="ISO", help="The time at which the age of evidence is measured.")] = "",
-    form: Annotated[
-        Literal["text", "json"] | None, typer.Option("--format", help="Default: text, with --jsonl json.")
-    ] = None,
-    evidence: Annotated[
-        Literal["quickstart", "production"],
-        typer.Option(help="In production, evidence that is only a string is refused."),
-    ] = "quickstart",
-    log: Annotated[
-        str, typer.Option(metavar="FILE", help="Append audit-safe events here; default: the workspace's log.")
-    ] = "",
-    json_: JsonFlag = False,
-) -> None:
-    """Say whether a proposed tool call should run now.
-
-    Exit 0 only if it is accepted.
-
-    Example: threegate aana check event.json --format json
-    """
-    from threegate.aana import DecisionLog, check_bytes
-
-    as_json = form == "json" or wants_json(json_) or (jsonl and form is None)
+def check_events(
+    files: Sequence[str], *, jsonl: bool, as_json: bool, now: str, evidence: EvidenceMode, log: str
+) -> bool:
+    """Print whether each proposed tool call should run now; return whether all should."""
     moment = _moment(now, "--now") if now else None
     path = Path(log) if log else _log_here()
     decision_log = DecisionLog(path) if path else None
     accepted = True
-    with _opened(file) as stream:
-        for data in _lines(stream) if jsonl else [stream.read(limits.AANA_EVENT_BYTES + 1)]:
-            result = check_bytes(
-                data,
-                now=moment or datetime.now(UTC),
-                evidence_mode=evidence,
-                log=decision_log,
-                surface="cli",
-            )
-            accepted = accepted and result["execution_allowed"]
-            if as_json and jsonl:
-                emit_data(json.dumps(result, ensure_ascii=True, separators=(",", ":")) + "\n")
-            elif as_json:
-                emit_json(result)
-            elif jsonl:
-                say(_line_of(result))
-            else:
-                _tell(result)
-    if not accepted:
-        raise typer.Exit(EXIT_REFUSED)
+    for file in files:
+        with _opened(file) as stream:
+            for data in _lines(stream) if jsonl else [stream.read(limits.AANA_EVENT_BYTES + 1)]:
+                result = check_bytes(
+                    data,
+                    now=moment or datetime.now(UTC),
+                    evidence_mode=evidence,
+                    log=decision_log,
+                    surface="cli",
+                )
+                accepted = accepted and result["execution_allowed"]
+                _say_result(result, as_json=as_json, one_line=jsonl)
+    return accepted
 
 
-@app.command()
-def summary(
-    file: Annotated[str, argument("[FILE|-]", "A decision log; default: the workspace's.")] = "",
+def _say_result(result: dict[str, Any], *, as_json: bool, one_line: bool) -> None:
+    if as_json and one_line:
+        emit_data(json.dumps(result, ensure_ascii=True, separators=(",", ":")) + "\n")
+    elif as_json:
+        emit_json(result)
+    elif one_line:
+        blockers = ",".join(result["hard_blockers"])
+        name = result["tool_name"] or "(no tool name)"
+        say(f"{result['recommended_action']:<7} {name}  {blockers}".rstrip())
+    else:
+        _tell(result)
+
+
+def aana(
+    file: Annotated[str, argument("FILE|-", "A decision log; default: the workspace's.")] = "",
     since: Annotated[str, typer.Option(metavar="ISO", help="Count from this time on.")] = "",
     until: Annotated[str, typer.Option(metavar="ISO", help="Count up to this time.")] = "",
     json_: JsonFlag = False,
 ) -> None:
     """Count routes, blockers and tools of a decision log.
 
-    Example: threegate aana summary --since 2026-05-10T00:00:00Z
+    Example: threegate audit aana --since 2026-05-10T00:00:00Z
     """
-    from threegate.aana import summarise
-
     if not file:
         try:
             file = str(workspace_here().decisions_file)
         except NoWorkspace:
             raise NoWorkspace(
-                "no decision log named and no workspace here; name one: threegate aana summary FILE"
+                "no decision log named and no workspace here; name one: threegate audit aana FILE"
             ) from None
     with _opened(file) as stream:
         total = summarise(
@@ -138,12 +118,6 @@ def _tell(result: dict[str, Any]) -> None:
         if reason.endswith("(D5)"):
             say(f"  {reason}")
     say(f"  {result['architecture_decision']['recovery']}")
-
-
-def _line_of(result: dict[str, Any]) -> str:
-    blockers = ",".join(result["hard_blockers"])
-    name = result["tool_name"] or "(no tool name)"
-    return f"{result['recommended_action']:<7} {name}  {blockers}".rstrip()
 
 
 def _moment(text: str, option: str) -> datetime:
