@@ -56,7 +56,7 @@ def check_launch(facts: LaunchFacts) -> VerifiedApproval:
 
 
 def launch_checks(facts: LaunchFacts) -> list[Check]:
-    """Every check with its outcome, for `threegate approval verify`, and what ssh-keygen says. Raises Unavailable."""
+    """Every check with its outcome, for `threegate audit approval`, and what ssh-keygen says. Raises Unavailable."""
     checks = _Checks(facts)
     outcomes = list(checks.made())
     verified = any(check.ok and check.name == checks.way.signature_check for check in outcomes)
@@ -117,7 +117,7 @@ class _Checks:
                 yield tried(self.way.signature_check, self._verify)
             yield from given.checks
             used = facts.id_used or facts.nonce_used(given.nonce)
-            again = "this request or this approval was used before; make a new one: threegate retry"
+            again = "this request or this approval was used before; make a new one: threegate draft --again"
             yield passed("used once", "never used before", (used, "replayed", again))
             own = requester_of(facts.request, facts.requesters, facts.owner) == given.approver
             alone = "whoever asks cannot approve; another operator must"
@@ -191,7 +191,7 @@ class _Checks:
         # One person with two keys is one signer, and so are two names that share a key.
         distinct = min(len({signer.name for signer in signers}), len({signer.fingerprint for signer in signers}))
         if distinct < needed:
-            message = f"{distinct} of {needed} operators signed; others can: threegate countersign"
+            message = f"{distinct} of {needed} operators signed; others can: threegate approve"
             raise Refused("quorum_missing", message)
         self.signers = signers
         return f"{len(signers)} of {needed} for risk {risk}"

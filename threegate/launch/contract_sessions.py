@@ -234,7 +234,7 @@ class ContractSessions:
     def demand(
         self, held: LockedTrail, policy: Policy, request: Request, job: Job
     ) -> tuple[Decision, str, Call] | None:
-        """For `checkpoint list`: the current decision, the call's digest, the call; None without contracts."""
+        """For `contracts checkpoints`: the current decision, the call's digest, the call; None without contracts."""
         decision, call = self.decide(held, policy, request, job, held.now)
         return None if call is None else (decision, call_sha256(call), call)
 

@@ -1,5 +1,5 @@
 """Our short run, which tests every restriction and reports which ones held: for `threegate doctor` and
-`sandbox check`.
+`doctor --sandbox`.
 
 Invariant: a probe without a readable report counts as a restriction that did not hold.
 """

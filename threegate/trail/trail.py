@@ -628,13 +628,13 @@ class LockedTrail:
         """Raise Unavailable when the head kept outside does not agree with this trail."""
         problem = self.outside_problem()
         if problem is not None:
-            raise Unavailable(f"{problem}; when this is as it should be: threegate workspace adopt")
+            raise Unavailable(f"{problem}; when this is as it should be: threegate settings adopt")
 
     def outside_problem(self) -> str | None:
         """None when the head kept outside agrees with this trail, else one line that says what does not.
 
         A difference means a restored backup, a copied or moved workspace or a cut trail; launches stop until a
-        signed `threegate workspace adopt`. Raises Unavailable when the kept head cannot be read.
+        signed `threegate settings adopt`. Raises Unavailable when the kept head cannot be read.
         """
         index = self.index
         kept = UserState.of(index.workspace_id).read_head()

@@ -220,15 +220,15 @@ def test_a_note_is_stored_only_with_the_bytes_of_the_trail(
     for path, name in ((pinned, "args.json"), (written, "/out/note.json")):
         kept, mode = path.read_bytes(), path.stat().st_mode
         path.unlink()
-        signed(place, "memory", "approve", ids["note"], expect=2)
+        signed(place, "project", "note", "approve", ids["note"], expect=2)
         assert f"{name}: cannot be read" in capsys.readouterr().err
         path.write_bytes(kept.replace(b"short", b"longer"))
-        signed(place, "memory", "approve", ids["note"], expect=2)
+        signed(place, "project", "note", "approve", ids["note"], expect=2)
         assert f"{name}: does not have the bytes that the trail recorded" in capsys.readouterr().err
         path.write_bytes(kept)
         path.chmod(mode)
     for request_id, said in ((ids["read"], "is a file.read; this command is for"), ("TR-no", "not in the trail")):
-        signed(place, "memory", "approve", request_id, expect=2)
+        signed(place, "project", "note", "approve", request_id, expect=2)
         assert said in capsys.readouterr().err
 
 
@@ -236,13 +236,13 @@ def test_a_note_is_stored_and_found(
     ran: tuple[Place, Path, dict[str, str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     place, _, ids = ran
-    signed(place, "memory", "approve", ids["note"])
+    signed(place, "project", "note", "approve", ids["note"])
     capsys.readouterr()
-    assert cli.execute(["-w", str(place.root), "memory", "list", "--json"]) == 0
+    assert cli.execute(["-w", str(place.root), "project", "note", "list", "--json"]) == 0
     stored = json.loads(capsys.readouterr().out)
     assert [note["content"] for note in stored if note.get("request_id")] == ["Weekly summaries are short."]
-    signed(place, "memory", "approve", ids["note"], expect=2)
-    signed(place, "memory", "approve", ids["read"], expect=2)
+    signed(place, "project", "note", "approve", ids["note"], expect=2)
+    signed(place, "project", "note", "approve", ids["read"], expect=2)
 
 
 def test_a_draft_that_is_not_its_proposals_is_not_approved(ran: tuple[Place, Path, dict[str, str]]) -> None:

@@ -58,7 +58,7 @@ def check_proposal_draft(
 
 
 def sweep(workspace: Workspace) -> int:
-    """Remove what `unneeded` returns. Only the daemon calls this; `prune` records an event. Raises OSError."""
+    """Remove what `unneeded` returns. Only the daemon calls this; `audit prune` records an event. Raises OSError."""
     gone = unneeded(workspace)
     for path in gone:
         durable.unlink(path)

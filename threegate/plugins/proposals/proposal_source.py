@@ -24,5 +24,9 @@ def _proposer(workspace: Workspace, trail: Trail, say: Say, settings: Callable[[
 
 
 SOURCE: Final = DraftSource(
-    takes="AP-*.json", what="proposal", explain=("proposal", "explain"), taker=_proposer, check=check_proposal_draft
+    takes="AP-*.json",
+    what="proposal",
+    explain=("validate", "--as", "proposal"),
+    taker=_proposer,
+    check=check_proposal_draft,
 )

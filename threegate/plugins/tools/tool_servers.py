@@ -289,7 +289,7 @@ def _image(settings: Settings, wanted: WantedServer) -> str:
     if wanted.account:
         raise InvalidInput("--account: a server in a container runs as nobody")
     if not (wanted.image or settings.runners.era.image):
-        raise InvalidInput("--in era: no image; name one with --image, or build the default: threegate sandbox build")
+        raise InvalidInput("--in era: no image; name one with --image, or build the default: threegate settings images")
     return image_digest(engine_url(settings.runners.era.engine), wanted.image or settings.runners.era.image)
 
 

@@ -89,7 +89,7 @@ class EgressChain:
             self.relay = self._containers[-1]
         except (*container_engine.FAULTS, ValueError, KeyError) as error:
             raise Unavailable(f"the network access could not be set up ({container_engine.reason(error)})") from None
-        why_not = "the proxy did not start; check with: threegate sandbox check"
+        why_not = "the proxy did not start; check with: threegate doctor --sandbox"
         _wait_until((shared / "proxy.sock").exists, self.proxy_pid, why_not)
 
     def _start_forwarder(self, secret: SecretHeader, conf: Path) -> None:
