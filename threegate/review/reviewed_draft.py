@@ -46,6 +46,8 @@ from threegate.trail.trail import LockedTrail
 
 DRAFT_EXPIRED = "draft_expired"
 """Why a draft was refused that no operator decided on within `approval.draft_ttl`."""
+_HELPED = {"contracts_do_not_compile": "check"}
+"""Reasons for which the fix is another command than `validate --explain`."""
 
 
 @dataclass(frozen=True, slots=True)
