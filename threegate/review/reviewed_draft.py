@@ -46,8 +46,6 @@ from threegate.trail.trail import LockedTrail
 
 DRAFT_EXPIRED = "draft_expired"
 """Why a draft was refused that no operator decided on within `approval.draft_ttl`."""
-_HELPED = {"contracts_do_not_compile": "check"}
-"""Reasons for which the fix is another command than `validate --explain`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,8 +357,8 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
     if not assessment.contract_holds and contract.verdict != "checkpoint" and not passing:
         code = contract.code or "contract_blocked"
         where = f" at {contract.reasons[0].path}" if contract.reasons and contract.reasons[0].path else ""
-        command = "check" if code == "contracts_do_not_compile" else f"explain {code}"
-        raise Refused(code, f"the contract gate blocks this call: {code}{where}; see: threegate contracts {command}")
+        command = "contracts check" if code == "contracts_do_not_compile" else f"validate --explain {code}"
+        raise Refused(code, f"the contract gate blocks this call: {code}{where}; see: threegate {command}")
     if assessment.route != "accept" or assessment.gate_decision != "pass" or assessment.blockers:
         code = assessment.blockers[0] if assessment.blockers else f"aana_{assessment.route}"
         raise Refused(code, f"AANA says {assessment.route} ({code}); it would not run if approved")
