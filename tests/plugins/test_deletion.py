@@ -17,7 +17,7 @@ from tests.plugins.changes.end_to_end.test_change_sets import Proposed
 from tests.request.examples import apply, mcp
 from tests.support import Done, Place, make_key, make_place, now_text, threegate
 from tests.whole.test_payloads import OF_PLUGINS
-from threegate.cli.commands import ADDED
+from threegate.cli.nouns import ADDED
 from threegate.core.plugins import PLUGINS
 from threegate.core.plugins import Place as Offered
 from threegate.core.workspace import Workspace

@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from threegate.cli import app, execute
-from threegate.cli.commands import PANELS, Command
+from threegate.cli.nouns import PANELS, Command
 
 _HELP = ("--help", "--install-completion", "--show-completion")
 

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "threegate"
 
 
 IMPORTS_BY_NAME = {
-    "cli/commands.py": "the table of the core's commands",
+    "cli/nouns.py": "the table of the core's commands",
     "core/plugins.py": "the plugins",
     "request/backend.py": "the table of backends",
 }
@@ -28,7 +28,7 @@ IMPORTS_BY_NAME = {
 NAMES_MODULES = {
     "plugins/agents/profile.py": "data files of its own room",
     "plugins/agents/side_processes.py": "a process of its own, `python -m`",
-    "cli/commands.py": "the table of the core's commands",
+    "cli/nouns.py": "the table of the core's commands",
     "core/plugins.py": "the plugins",
     "plugins/evidence/how_to_check.py": "data files of its own room",
     "plugins/jail/side_process.py": "a process of its own",

@@ -13,7 +13,7 @@ import threading
 import typer
 
 from threegate.cli import invocation
-from threegate.cli.commands import Root
+from threegate.cli.nouns import Root
 from threegate.core.errors import EXIT_FAILED, EXIT_USAGE, ThreeGateError, place_of
 from threegate.core.own_process import this_process
 from threegate.core.version import described

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from threegate.cli.commands import off_in
 from threegate.cli.invocation import ROOT
+from threegate.cli.nouns import off_in
 from threegate.core.plugins import Place
 from threegate.core.workspace import Workspace
 

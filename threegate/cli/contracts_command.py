@@ -1,4 +1,4 @@
-"""``threegate contracts``: check, test, play and draw a contracts folder, and the verbs of contract_sessions.py.
+"""``threegate contracts``: check, test, play and draw a contracts folder, and the verbs of session_verbs.py.
 
 The commands here read only the named folder (default: the workspace's) and change no session of the daemon.
 """
@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-from threegate.cli.contract_sessions import allow, checkpoints, close, deny, kill, open_, sessions, workflows
 from threegate.cli.invocation import (
     JsonFlag,
     argument,
@@ -24,6 +23,7 @@ from threegate.cli.invocation import (
     warn,
     workspace_here,
 )
+from threegate.cli.session_verbs import allow, checkpoints, close, deny, kill, open_, sessions, workflows
 from threegate.contracts.compiled import Compiled, read_folder
 from threegate.contracts.compiler import compile_folder
 from threegate.contracts.drawing import mermaid, svg

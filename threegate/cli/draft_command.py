@@ -11,7 +11,7 @@ import typer
 from threegate.acts.draft import DraftOptions, write_draft
 from threegate.acts.retry import retry_request
 from threegate.cli import invocation, output, tab_completion
-from threegate.cli.commands import given_by_plugin
+from threegate.cli.nouns import given_by_plugin
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.request.backend import BACKENDS, DEFAULT_BACKEND

@@ -22,8 +22,8 @@ import typer
 
 from threegate.aana import EvidenceMode
 from threegate.cli import invocation, output
-from threegate.cli.commands import given_by_plugin
 from threegate.cli.invocation import argument
+from threegate.cli.nouns import given_by_plugin
 from threegate.core import durable, limits
 from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
 from threegate.core.settings import RequestSettings
@@ -90,7 +90,10 @@ def validate(
     """
     form = "json" if invocation.wants_json(json_) else form
     if rules or explain:
-        from threegate.cli.codes import explain_code, list_rules  # late: a check needs no examples and no other codes
+        from threegate.cli.explained_codes import (  # late: a check needs no examples and no other codes
+            explain_code,
+            list_rules,
+        )
 
         if rules:
             list_rules(form)

@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import slow
 from threegate import cli
 from threegate.aana import vocabulary
-from threegate.cli.codes import code_descriptions
+from threegate.cli.explained_codes import code_descriptions
 from threegate.contracts.codes import CODES
 from threegate.contracts.reasons import REASONS
 from threegate.contracts.state import Decision
