@@ -2,7 +2,7 @@
 
     .venv/bin/python -m bench.evidence [RUNS]        (default 1,000 real Monty runs; they take minutes to make)
 
-Packing, as a process of its own (`threegate evidence`), beside `tar czf` of tool-exec/. Checking, by the block of the
+Packing, as a process of its own (`threegate audit pack`), beside `tar czf` of tool-exec/. Checking, by the block of the
 page in an environment without ThreeGate, beside a bare loop: SHA-256 of every file, and one `ssh-keygen -Y verify` for
 each approval.
 """
@@ -57,7 +57,7 @@ def main() -> None:
         outside = make_outside(base / "outside")
 
         def pack(out: str) -> None:
-            command = [*THREEGATE, "-w", str(place.root), "evidence", "--out", str(base / out)]
+            command = [*THREEGATE, "-w", str(place.root), "audit", "pack", "--out", str(base / out)]
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
             _, status, usage = os.wait4(process.pid, 0)
             assert status == 0, status

@@ -69,7 +69,7 @@ def main() -> None:
         threegate(who, "run", "--once")
         print("greeting.txt:", (who.project / "greeting.txt").read_text().strip())
         heading("a person takes it back, which is a signed act as well")
-        threegate(who, "undo", draft.stem, "--as", "operator", "--key", str(who.key), "--yes")
+        threegate(who, "project", "undo", draft.stem, "--as", "operator", "--key", str(who.key), "--yes")
         print("in the project:", sorted(path.name for path in who.project.iterdir()))
         threegate(who, "audit", "verify")
         print(f"\nagent-demo: from nothing to a change that was applied and undone in {time.monotonic() - begun:.0f} s")

@@ -103,7 +103,7 @@ def play(home: Path) -> None:
 
     heading("the daemon runs it, once")
     threegate("run", "--once")
-    threegate("results")
+    threegate("status", "--results")
     result = next((workspace / "tool-exec" / "results").glob("TS-*.md"))
     heading(f"the result file: {result.name}")
     print(result.read_text())

@@ -218,11 +218,11 @@ def test_the_commands_say_what_they_did(bench: Bench, capfd: pytest.CaptureFixtu
     first = bench.draft()
     assert run([*root, "approve", str(first), *key, "--yes"]) == 0
     approved = json.loads(capfd.readouterr().out)["file"]
-    assert run([*root, "approval", "verify", approved]) == 0
+    assert run([*root, "audit", "approval", approved]) == 0
     assert all(check["ok"] for check in json.loads(capfd.readouterr().out))
     assert run([*root, "cancel", "req-1"]) == 0
-    assert run([*root, "retry", "req-1"]) == 0
-    assert run([*root, "approval", "verify", approved]) == 2
+    assert run([*root, "draft", "--again", "req-1"]) == 0
+    assert run([*root, "audit", "approval", approved]) == 2
     bob = bench.keys["alice"].with_name("bob")
     del bob
     capfd.readouterr()

@@ -61,7 +61,7 @@ def test_a_group_is_approved_by_one_signature(bench: Bench, capfd: pytest.Captur
     assert len({event.data["approval_sha256"] for event in events}) == 4
     assert {event.data["reason"] for event in events} == {"the year"} and not events[0].data["asked"]
     for path in approved:
-        assert run(command(bench, "approval", "verify", path)) == 0
+        assert run(command(bench, "audit", "approval", path)) == 0
         assert "of 4 of the batch" in capfd.readouterr().out
     kept = as_approved(bench.workspace, "req-2")
     approval = SignedApproval.parse((approved[2].parent / f"{approved[2].name}.sig").read_bytes(), "req-2")
@@ -215,8 +215,8 @@ def test_a_group_is_countersigned_by_one_signature(bench: Bench, capfd: pytest.C
     assert capfd.readouterr().out.count("for further operators") == 4
     waiting = [bench.workspace.approved / path.name for path in paths]
     alone = bench.approve(bench.draft("alone", slug="alone")).path
-    assert run(command(bench, "countersign", waiting[3], "--key", bob, "--yes")) == 0
-    words = command(bench, "countersign", "--group", waiting[0], "--key", bob)
+    assert run(command(bench, "approve", waiting[3], "--key", bob, "--yes")) == 0
+    words = command(bench, "approve", "--group", waiting[0], "--key", bob)
     assert run(words) == 2
     assert not waiting[0].with_name(f"{waiting[0].name}.sig.bob").exists()
     capfd.readouterr()
@@ -227,10 +227,10 @@ def test_a_group_is_countersigned_by_one_signature(bench: Bench, capfd: pytest.C
     files = [path.with_name(f"{path.name}.sig.bob").read_bytes() for path in waiting]
     assert files[0] == files[1] == files[2] != files[3]
     for path in waiting:
-        assert run(command(bench, "approval", "verify", path)) == 0
+        assert run(command(bench, "audit", "approval", path)) == 0
     assert run(command(bench, "audit", "verify")) == 0
     assert run([*words, "--yes"]) == 2  # nothing is left
-    assert run(command(bench, "countersign", "--group", alone, "--key", bob, "--yes")) == 2
+    assert run(command(bench, "approve", "--group", alone, "--key", bob, "--yes")) == 2
     assert "no other request of its batch" in capfd.readouterr().err
 
 
@@ -243,7 +243,7 @@ def test_what_does_not_hold_any_more_is_left_out_of_a_countersignature(
     assert run(command(bench, "approve", "--group", paths[0], "--key", bench.keys["alice"], "--yes")) == 0
     (bench.workspace.approved / paths[1].name).unlink()
     capfd.readouterr()
-    words = command(bench, "--json", "countersign", "--group", "req-0", "--key", bob, "--yes")
+    words = command(bench, "--json", "approve", "--group", "req-0", "--key", bob, "--yes")
     assert run(words) == 0
     told = capfd.readouterr()
     assert len(json.loads(told.out)) == 2 and f"| {paths[1].name}: " in told.err

@@ -66,7 +66,7 @@ def test_the_id_is_spent_and_approve_says_why(bench: Bench) -> None:
         assert expire_draft(context, aged(draft, WEEK + 1)) is not None
         with pytest.raises(Refused) as error:
             promote(context, reviewed, sealed, sign(sealed, bench.keys["alice"]), actor="operator:alice")
-    assert error.value.code == "draft_expired" and "threegate retry" in str(error.value)
+    assert error.value.code == "draft_expired" and "threegate draft --again" in str(error.value)
     assert not list(bench.workspace.approved.iterdir())
     assert expire_draft(context, aged(draft, WEEK + 1)) is None, "it ends once"
     assert len(ended(bench)) == 1

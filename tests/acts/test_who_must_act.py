@@ -17,9 +17,9 @@ def line(bench: Bench) -> Line:
 @pytest.mark.parametrize(
     ("reason", "whom"),
     [
-        ("quorum_missing", "another operator: threegate countersign"),
+        ("quorum_missing", "another operator: threegate approve"),
         ("no_backend", "operator: threegate doctor"),
-        ("checkpoint_required", "operator: threegate checkpoint list"),
+        ("checkpoint_required", "operator: threegate contracts checkpoints"),
         ("resource_busy", "daemon"),
     ],
 )

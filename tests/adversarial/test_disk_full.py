@@ -53,7 +53,7 @@ def test_a_full_disk_stops_launches_and_loses_nothing(small_disk: Path) -> None:
     place.approve(draft)
     filler = fill(small_disk)
     done = place.once(expect=3)
-    assert "full " in done.err and "make room: threegate agent remove RUN, threegate prune" in done.err
+    assert "full " in done.err and "make room: threegate agent remove RUN, threegate audit prune" in done.err
     assert place.events("started") == []
     assert (place.root / "tool-exec" / "approved" / draft.name).exists()
     filler.unlink()

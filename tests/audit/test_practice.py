@@ -129,5 +129,5 @@ def test_data_that_is_cut_was_not_read_whole(tmp_path: Path) -> None:
 
 def test_nothing_decided_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bench = make_bench(tmp_path)
-    assert run(["--workspace", str(bench.workspace.root), "stats"]) == 0
+    assert run(["--workspace", str(bench.workspace.root), "audit", "stats"]) == 0
     assert "no decisions yet" in capsys.readouterr().out

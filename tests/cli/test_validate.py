@@ -204,18 +204,18 @@ def test_long_and_wide_lines_keep_the_caret_under_the_place() -> None:
 
 
 def test_rules_and_explain(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.execute(["rules"]) == 0
+    assert cli.execute(["validate", "--rules"]) == 0
     assert "TG107  error" in capsys.readouterr().out
-    assert cli.execute(["rules", "--json"]) == 0
+    assert cli.execute(["validate", "--rules", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["id"] == "TG100"
-    assert cli.execute(["rules", "--markdown"]) == 0
+    assert cli.execute(["validate", "--rules", "--format", "markdown"]) == 0
     assert capsys.readouterr().out == (Path(__file__).parents[2] / "docs" / "rules.md").read_text("utf-8")
-    assert cli.execute(["explain", "tg107"]) == 0
+    assert cli.execute(["validate", "--explain", "tg107"]) == 0
     out = capsys.readouterr().out
     assert "Refused (front matter):" in out and "Accepted (front matter):" in out
-    assert cli.execute(["explain", "hidden-character", "--json"]) == 0
+    assert cli.execute(["validate", "--explain", "hidden-character", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["id"] == "TG107"
-    assert cli.execute(["explain", "TG999"]) == 2
+    assert cli.execute(["validate", "--explain", "TG999"]) == 2
 
 
 def test_nothing_of_a_requests_code_is_told_on_stderr() -> None:

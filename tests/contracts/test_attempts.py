@@ -109,7 +109,7 @@ def test_a_read_that_never_started_is_tried_again_inside_its_claim(stage: Stage)
     text = stage.place.result(rid)
     assert "attempt 1 never started: no worker came up" in text
     assert "attempt 2 never started" in text and "attempt 3" not in text
-    stage.place.run("session", "list", expect=0)
+    stage.place.run("contracts", "sessions", expect=0)
     [session] = state(stage.place)["sessions"].values()
     assert session["state"]["tally"]["steps"] == 1 and session["pending"] == {}
     stage.place.run("audit", "verify", expect=0)
@@ -199,7 +199,7 @@ def test_a_429_delays_the_tool_and_survives_the_state_file(stage: Stage, monkeyp
     assert list(session["state"]["delayed"]) == ["threegate.monty"]
     # As another process reads it from the file.
     monkeypatch.setattr(limits, "CONTRACT_EVENTS_UNSAVED", 1)
-    stage.place.run("session", "list", expect=0)
+    stage.place.run("contracts", "sessions", expect=0)
     assert (stage.place.root / "tool-exec/contracts/.state/sessions.json").exists()
     assert list(state(stage.place)["sessions"].values()) == [session]
     quiet = replace(busy, retry_after_sec=None)

@@ -93,12 +93,12 @@ def test_a_limit_holds_over_runs_and_the_state_is_only_a_fold(place: Place) -> N
     blocks = int(refused["seq"] > max(event["seq"] for event in finished))
     assert [session["state"]["blocks"] for session in before["sessions"].values()] == [blocks]
     assert not (place.root / "tool-exec/contracts/.state").exists(), "so few events are folded again each time"
-    shown = place.run("session", "show", *before["sessions"], expect=0).out
+    shown = place.run("contracts", "sessions", *before["sessions"], expect=0).out
     assert "allowed_tools: []" in shown
     # without a run's record the session cannot be known any more
     ran = next(event["request_id"] for event in finished)
     (place.root / "tool-exec/runs" / ran / "record.json").unlink()
-    assert "session_state_lost" in place.run("session", "list", expect=0).out
+    assert "session_state_lost" in place.run("contracts", "sessions", expect=0).out
 
 
 def test_an_output_that_breaks_its_invariant_moves_nothing(place: Place) -> None:
@@ -117,7 +117,7 @@ def test_an_output_that_breaks_its_invariant_moves_nothing(place: Place) -> None
     [event] = place.events("finished")
     assert event["data"]["contract"]["status"] == "contract_violated"
     assert event["data"]["contract"]["codes"] == ["output_invariant"]
-    assert "circuit_open" in place.run("session", "list", expect=0).out
+    assert "circuit_open" in place.run("contracts", "sessions", expect=0).out
 
 
 def test_a_checkpoint_waits_for_a_signed_answer(place: Place) -> None:
@@ -136,20 +136,20 @@ def test_a_checkpoint_waits_for_a_signed_answer(place: Place) -> None:
     yes, no = ask(place, "yes"), ask(place, "no")
     place.once()
     assert place.results() == []
-    listed = place.run("checkpoint", "list", "--json", expect=0).json()
+    listed = place.run("contracts", "checkpoints", "--json", expect=0).json()
     assert sorted(item["request_id"] for item in listed) == sorted([yes, no])
     assert listed[0]["checkpoints"][0]["context"] == [{"label": "Memory", "value": 128}]
-    assert offered(Place(place.root, place.key), "checkpoint", "approve", "") == sorted([yes, no])
+    assert offered(Place(place.root, place.key), "contracts", "allow", "") == sorted([yes, no])
     sign = ("--as", "operator", "--key", str(place.key), "--yes")
-    place.run("checkpoint", "approve", yes, *sign, expect=0)
-    place.run("checkpoint", "deny", no, *sign, expect=0)
+    place.run("contracts", "allow", yes, *sign, expect=0)
+    place.run("contracts", "deny", no, *sign, expect=0)
     place.once()
     assert "status: succeeded" in place.result(yes)
     assert "checkpoint_denied" in place.result(no)
     answers = place.events("checkpoint_answered")
     assert [event["data"]["approve"] for event in answers] == [True, False]
     assert all(event["actor"] == "operator:operator" for event in answers)
-    place.run("checkpoint", "approve", yes, *sign, expect=2)
+    place.run("contracts", "allow", yes, *sign, expect=2)
     place.run("audit", "verify", expect=0)
 
 
@@ -167,7 +167,7 @@ def test_contracts_that_do_not_compile_let_nothing_be_approved(place: Place) -> 
         "--yes",
     )
     assert done.code == 2 and "contracts_do_not_compile" in done.out + done.err
-    place.run("session", "list", expect=2)
+    place.run("contracts", "sessions", expect=2)
 
 
 def test_shadow_mode_records_and_blocks_nothing(tmp_path: Path) -> None:
@@ -210,29 +210,29 @@ def test_sessions_are_the_operators_and_the_named_tool_is_what_the_request_is(pl
         rid = request_id(code.replace("_", "-"))
         done = place.run("approve", str(place.drop(monty_draft(rid, "1", extra=extra))), *sign)
         assert done.code == 2 and code in done.out + done.err, (extra, done.out, done.err)
-    place.run("session", "open", "mine", "--workflow", "w", "--role", "boss", expect=0)
-    place.run("session", "open", "child", "--workflow", "w", "--role", "hand", "--parent", "mine", expect=0)
-    place.run("session", "open", "mine", expect=2)
-    place.run("session", "open", "default:x", expect=2)
-    place.run("session", "open", "bad", "--role", "nobody", expect=2)
+    place.run("contracts", "open", "mine", "--workflow", "w", "--role", "boss", expect=0)
+    place.run("contracts", "open", "child", "--workflow", "w", "--role", "hand", "--parent", "mine", expect=0)
+    place.run("contracts", "open", "mine", expect=2)
+    place.run("contracts", "open", "default:x", expect=2)
+    place.run("contracts", "open", "bad", "--role", "nobody", expect=2)
     rid = ask(place, "named", extra="session_id: mine\nworkflow: w\nrole: boss\n")
     place.once()
     assert "status: succeeded" in place.result(rid)
-    assert "hand" in place.run("workflow", "show", expect=0).out
-    place.run("kill", "workflow", "w", expect=2)
-    place.run("kill", "workflow", "w", *sign, expect=0)
-    assert "session_killed" in place.run("session", "list", expect=0).out
-    assert place.run("workflow", "show", "w", "--json", expect=0).json()[0]["killed"] is True
-    place.run("session", "open", "late", "--workflow", "w", "--role", "boss", expect=2)
-    place.run("session", "open", "plain", expect=0)
-    place.run("session", "close", "plain", expect=0)
-    place.run("session", "kill", "nobody", expect=2)
+    assert "hand" in place.run("contracts", "workflows", expect=0).out
+    place.run("contracts", "kill", "workflow", "w", expect=2)
+    place.run("contracts", "kill", "workflow", "w", *sign, expect=0)
+    assert "session_killed" in place.run("contracts", "sessions", expect=0).out
+    assert place.run("contracts", "workflows", "w", "--json", expect=0).json()[0]["killed"] is True
+    place.run("contracts", "open", "late", "--workflow", "w", "--role", "boss", expect=2)
+    place.run("contracts", "open", "plain", expect=0)
+    place.run("contracts", "close", "plain", expect=0)
+    place.run("contracts", "kill", "session", "nobody", expect=2)
     place.run("audit", "verify", expect=0)
 
 
 def test_prune_leaves_what_an_open_session_is_folded_from(place: Place) -> None:
     lay(place, {"threegate.monty": {}})
-    place.run("session", "open", "mine", expect=0)
+    place.run("contracts", "open", "mine", expect=0)
     default = ask(place, "default")
     named = ask(place, "named", extra="session_id: mine\n")
     place.once()
@@ -241,17 +241,17 @@ def test_prune_leaves_what_an_open_session_is_folded_from(place: Place) -> None:
     def pruned() -> dict:
         ended = time.time()
         wait_until(lambda: time.time() > ended + 1, "what ended more than a second ago")
-        return place.run("prune", "--older-than", "1s", "--json", expect=0).json()
+        return place.run("audit", "prune", "--older-than", "1s", "--json", expect=0).json()
 
     first = pruned()
     assert (first["runs"], sorted(first["kept"])) == ([], sorted([default, named]))
-    assert "kept 2 runs" in place.run("prune", "--older-than", "1s", expect=0).out
-    place.run("session", "close", "mine", expect=0)
+    assert "kept 2 runs" in place.run("audit", "prune", "--older-than", "1s", expect=0).out
+    place.run("contracts", "close", "mine", expect=0)
     second = pruned()
     assert (second["runs"], second["kept"]) == ([named], [default])
     assert [path.name for path in runs.iterdir()] == [default]
     before = state(place)
-    listed = place.run("session", "list", expect=0).out
+    listed = place.run("contracts", "sessions", expect=0).out
     assert "session_state_lost" not in listed and "mine  session_closed" in listed
     after = state(place)
     assert after["sessions"]["mine"]["state"]["killed"] == "session_closed"

@@ -43,16 +43,16 @@ def seen(place: Place, kind: str, rid: str) -> dict[str, Any]:
 
 def test_a_killed_session_takes_its_running_request_along(place: Place) -> None:
     lay(place, LONG)
-    place.run("session", "open", "mine", expect=0)
+    place.run("contracts", "open", "mine", expect=0)
     rid = ask(place, "endless", ENDLESS, time_sec=100, extra="session_id: mine\n")  # type: ignore[arg-type]
     with daemon(place):
         seen(place, "started", rid)
-        assert rid in place.run("session", "show", "mine", "--json", expect=0).out
-        place.run("session", "kill", "mine", expect=0)
+        assert rid in place.run("contracts", "sessions", "mine", "--json", expect=0).out
+        place.run("contracts", "kill", "session", "mine", expect=0)
         ended = seen(place, "cancelled", rid)
     assert ended["data"]["contract"]["session"] == "mine"
     assert "status: cancelled" in place.result(rid)
-    place.run("session", "list", expect=0)
+    place.run("contracts", "sessions", expect=0)
     mine = state(place)["sessions"]["mine"]
     assert (mine["state"]["killed"], mine["pending"], mine["state"]["tally"]["steps"]) == (
         "session_killed",
@@ -88,8 +88,8 @@ def test_a_breaker_ends_what_runs_in_a_child(place: Place, breaker: str) -> None
         },
     )
     where = ("--workflow", "w", "--role")
-    place.run("session", "open", "parent", *where, "boss", expect=0)
-    place.run("session", "open", "child", *where, "hand", "--parent", "parent", expect=0)
+    place.run("contracts", "open", "parent", *where, "boss", expect=0)
+    place.run("contracts", "open", "child", *where, "hand", "--parent", "parent", expect=0)
     extra = "session_id: {0}\nworkflow: w\nrole: {1}\n"
     child = ask(place, "child", ENDLESS, time_sec=100, extra=extra.format("child", "hand"))  # type: ignore[arg-type]
     with daemon(place):
@@ -100,14 +100,14 @@ def test_a_breaker_ends_what_runs_in_a_child(place: Place, breaker: str) -> None
         if blocked:
             seen(place, "waiting", parent)
             sign = ("--as", "operator", "--key", str(place.key), "--yes")
-            place.run("checkpoint", "deny", parent, *sign, expect=0)
+            place.run("contracts", "deny", parent, *sign, expect=0)
         told = seen(place, "refused" if blocked else "finished", parent)
         assert told["data"]["contract"]["ends"] == [child]
         ended = seen(place, "cancelled", child)
     assert ended["data"]["contract"]["session"] == "child"
     asked = seen(place, "cancel_requested", child)
     assert asked["actor"] == "daemon" and "circuit breaker" in asked["data"]["message"]
-    place.run("session", "list", expect=0)
+    place.run("contracts", "sessions", expect=0)
     sessions = state(place)["sessions"]
     assert sessions["parent"]["state"]["killed"] == "circuit_open"
     assert sessions["child"]["state"]["killed"] == "session_killed"

@@ -37,7 +37,7 @@ def test_nothing_is_let_through(stage: Stage) -> None:  # noqa: F811
     ended = stage.launch(waiting, runner)
     assert (ended.event, ended.code, runner.asked) == ("refused", "session_state_lost", 0)
     assert contract_of(stage, "refused", waiting) is None
-    listed = stage.place.run("session", "list")
+    listed = stage.place.run("contracts", "sessions")
     assert listed.code != 0 and "the sessions cannot be read from the trail (ValueError)" in listed.err
     assert "Traceback" not in listed.err
 

@@ -178,7 +178,7 @@ def after_adopt(place: Place) -> list[str]:
     """Adopted, or to be adopted again; nothing is launched in between, and afterwards all goes on."""
     wrong = []
     code = forked(place.daemon)
-    if code == 3 and forked(lambda: place.signed("workspace", "adopt")) != 0:
+    if code == 3 and forked(lambda: place.signed("settings", "adopt")) != 0:
         wrong.append("it cannot be adopted again")
     elif code not in (0, 3):
         wrong.append(f"the daemon after the stop ended with {code}")
@@ -203,7 +203,7 @@ def prepare_countersign(place: Place) -> None:
 
 def countersign(place: Place) -> int:
     path = place.workspace.approved / f"{place.ids['runs']}.md"
-    return place.signed("countersign", str(path), name="second", key=second_key(place))
+    return place.signed("approve", str(path), name="second", key=second_key(place))
 
 
 def after_countersign(place: Place) -> list[str]:
@@ -234,5 +234,5 @@ SCENARIOS = {
     "countersign": Scenario(prepare_countersign, countersign, after_countersign, floor=(15, 26)),
     "prune": Scenario(prepare_done, prune_everything, after_prune, floor=(15, 21), faults=3),
     "rotate": Scenario(lambda place: None, sign_and_rotate, after_rotate, floor=(60, 110)),
-    "adopt": Scenario(prepare_adopt, lambda place: place.signed("workspace", "adopt"), after_adopt, floor=(15, 26)),
+    "adopt": Scenario(prepare_adopt, lambda place: place.signed("settings", "adopt"), after_adopt, floor=(15, 26)),
 }

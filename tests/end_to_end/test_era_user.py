@@ -321,7 +321,7 @@ def test_the_way_out_of_a_users_run(folder: Path) -> None:
 
 
 def probe() -> list[tuple[str, bool]]:
-    """The probe of `doctor` and `sandbox check`."""
+    """The probe of `doctor` and `doctor --sandbox`."""
     outcome, walls = prove_era(era_settings(), network=False)
     assert outcome.effective_limits
     return [(wall.name, wall.held) for wall in walls]

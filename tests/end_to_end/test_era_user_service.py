@@ -165,8 +165,8 @@ def ask(login: Login, command: str) -> str:
 
 
 def state(login: Login) -> dict[str, Any]:
-    """What `service status` says."""
-    value = login.threegate("service", "status", "--json", expect=None).json()
+    """What `settings service status` says."""
+    value = login.threegate("settings", "service", "status", "--json", expect=None).json()
     assert isinstance(value, dict)
     return value
 
@@ -199,7 +199,7 @@ def test_era_under_a_users_own_systemd(login: Login, killed: bool) -> None:
     set_values(settings, {"runners.era.engine": ENGINE, "runners.era.image": IMAGE})
     os.chown(settings, UID, UID)
     manager = login.processes()
-    told = login.threegate("service", "install", "--era", "--yes").out
+    told = login.threegate("settings", "service", "install", "--era", "--yes").out
     assert "stop" not in told and "systemctl --user enable threegate.service" in told
     began = state(login)
     assert (began["running"], began["UnitFileState"], began["NRestarts"]) == (True, "enabled", "0")
@@ -215,7 +215,7 @@ def test_era_under_a_users_own_systemd(login: Login, killed: bool) -> None:
     workspace = f"label=threegate.workspace={Workspace(login.workspace).load_settings().workspace.id}"
     left = docker("ps", "-aq", "--filter", workspace), docker("volume", "ls", "-q", "--filter", workspace)
     assert left == ("", "")
-    login.threegate("service", "uninstall", "--yes")
+    login.threegate("settings", "service", "uninstall", "--yes")
     assert login.processes() == manager
     assert [path for path in (login.home / ".config").rglob("*") if not path.is_dir()] == []
     loaded = ["systemctl", "--user", "show", "-P", "LoadState", "threegate"]

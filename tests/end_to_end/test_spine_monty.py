@@ -53,8 +53,8 @@ def test_a_request_goes_the_whole_way(place: Place) -> None:
     ]
     assert place.run("audit", "verify", expect=0)
     assert rid in place.run("audit", "show", expect=0).out
-    assert rid in place.run("results", expect=0).out
-    assert place.run("results", rid, expect=0).out.strip() == text.strip()
+    assert rid in place.run("status", "--results", expect=0).out
+    assert place.run("show", rid, "--result", expect=0).out.strip() == text.strip()
     assert rid in place.run("status", expect=0).out
     shown = place.run("show", rid, expect=0).out
     assert "succeeded" in shown

@@ -208,11 +208,14 @@ def test_4_the_disk_is_full(tmp_path: Path) -> None:
                     except OSError:
                         break
         done = place.once(expect=3)
-        told(done.err, "full         what=<file and reason>; make room: threegate agent remove RUN, threegate prune")
+        told(
+            done.err,
+            "full         what=<file and reason>; make room: threegate agent remove RUN, threegate audit prune",
+        )
         assert place.events("claimed") == []
         told(
             place.run("doctor", expect=2).out,
-            "failure  disk: 0 MiB free  → make room: threegate prune --older-than 30d",
+            "failure  disk: 0 MiB free  → make room: threegate audit prune --older-than 30d",
         )
         filler.unlink()
         place.once()
@@ -322,15 +325,15 @@ def test_8_a_moved_workspace(place: Place) -> None:
         moved.once(expect=3).err,
         (
             "stopped      code=workspace_mismatch what=the workspace is in another place than before: it was copied or "
-            "moved; if this is intended: threegate workspace adopt"
+            "moved; if this is intended: threegate settings adopt"
         ),
     )
     assert moved.events("started") == []
     told(
-        moved.run("workspace", "adopt", "--as", "operator", "--key", str(moved.key), expect=2).err,
+        moved.run("settings", "adopt", "--as", "operator", "--key", str(moved.key), expect=2).err,
         "threegate: not on a terminal: read the screen above, then give --yes",
     )
-    moved.run("workspace", "adopt", "--as", "operator", "--key", str(moved.key), "--yes", expect=0)
+    moved.run("settings", "adopt", "--as", "operator", "--key", str(moved.key), "--yes", expect=0)
     moved.once()
     assert "reason: " in moved.result(draft.name.removesuffix(".md")), "an approval of before the move is void"
 
@@ -381,9 +384,9 @@ def test_10_a_lost_key(place: Place) -> None:
         place.once(expect=3).err,
         (
             "stopped      code=workspace_mismatch what=no head of this workspace is kept on this side; it was copied here "  # noqa: E501
-            "or another user runs it; if this is intended: threegate workspace adopt"
+            "or another user runs it; if this is intended: threegate settings adopt"
         ),
     )
-    place.run("workspace", "adopt", "--as", "operator", "--key", str(place.key), "--yes", expect=0)
+    place.run("settings", "adopt", "--as", "operator", "--key", str(place.key), "--yes", expect=0)
     place.once()
     place.run("audit", "verify", expect=0)

@@ -227,7 +227,7 @@ def test_on_the_page(queue: Queue, tmp_path: Path, width: int, height: int, dark
     environment = {**os.environ, "THREEGATE_WORKSPACE": str(queue.bench.workspace.root)}
     environment["XDG_STATE_HOME"] = str(queue.state)
     server = subprocess.Popen(
-        [*_THREEGATE, "page"],
+        [*_THREEGATE, "serve", "page"],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     browser = Chromium(tmp_path / "profile")
@@ -236,7 +236,7 @@ def test_on_the_page(queue: Queue, tmp_path: Path, width: int, height: int, dark
         assert server.stdout is not None
         assert server.stdout.readline().startswith("listening on ")
         link = subprocess.run(
-            [*_THREEGATE, "page"], env=environment, capture_output=True, text=True, check=True
+            [*_THREEGATE, "serve", "page"], env=environment, capture_output=True, text=True, check=True
         )  # fmt: skip
         browser.open(link.stdout.strip())
         base = browser.js("location.href")

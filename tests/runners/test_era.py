@@ -179,7 +179,7 @@ def test_what_is_missing_is_said_and_nothing_runs(tmp_path: Path) -> None:
     assert "only an engine on this machine" in str(remote.available())
     imageless = EraRunner(EraSettings(engine=ENGINE, image="sha256:" + "0" * 64))
     assert "no image" in str(imageless.available())
-    assert "threegate sandbox build" in str(EraRunner(EraSettings(engine=ENGINE)).available())
+    assert "threegate settings images" in str(EraRunner(EraSettings(engine=ENGINE)).available())
     job = replace(era_job("id"), image="sha256:" + "0" * 64)
     assert run_job(imageless, job, tmp_path / "b").status == "unavailable"
     kata = EraRunner(era_settings(runtime="kata"))

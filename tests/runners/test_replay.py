@@ -35,7 +35,7 @@ def test_monty_is_identical_byte_for_byte(tmp_path: Path) -> None:
     rid = request_id("again")
     finished(place, monty_draft(rid, CODE, inputs={"data.csv": place.input("data.csv", b"1,2")}))
     results = place.results()
-    done = place.run("replay", rid, "--key", str(place.key), "--yes", "--json", expect=0).json()
+    done = place.run("audit", "replay", rid, "--key", str(place.key), "--yes", "--json", expect=0).json()
     assert done["identical"] and done["status"] == "succeeded"
     first = place.root / "tool-exec" / "runs" / rid
     for name in ("stdout", "out/numbers.txt", "out/result.json"):
@@ -43,7 +43,7 @@ def test_monty_is_identical_byte_for_byte(tmp_path: Path) -> None:
     event = place.events("replayed")[-1]
     assert event["data"]["outcome"] == "identical" and event["actor"] == "operator:operator"
     assert place.results() == results
-    place.run("replay", rid, "--key", str(place.key), "--yes", expect=0)
+    place.run("audit", "replay", rid, "--key", str(place.key), "--yes", expect=0)
     assert (first / "replay-2").is_dir()
     place.run("audit", "verify", expect=0)
 
@@ -56,25 +56,25 @@ def test_a_changed_first_output_or_input_is_told(tmp_path: Path) -> None:
     pinned = place.root / "tool-exec" / "inputs" / digest
     pinned.chmod(0o600)
     pinned.write_bytes(b"9,9")
-    done = place.run("replay", rid, "--key", str(place.key), "--yes")
+    done = place.run("audit", "replay", rid, "--key", str(place.key), "--yes")
     assert done.code == 3 and "changed since the approval" in done.err
     record = place.root / "tool-exec" / "runs" / rid / "record.json"
     record.write_bytes(record.read_bytes().replace(b"succeeded", b"succeedee"))
-    done = place.run("replay", rid, "--key", str(place.key), "--yes")
+    done = place.run("audit", "replay", rid, "--key", str(place.key), "--yes")
     assert done.code == 2 and "changed" in done.err
     assert place.events("replayed") == []
 
 
 def test_refusals(tmp_path: Path) -> None:
     place = make_place(tmp_path)
-    assert place.run("replay", "TR-none", "--key", str(place.key), "--yes").code == 2
+    assert place.run("audit", "replay", "TR-none", "--key", str(place.key), "--yes").code == 2
     rid = request_id("refused")
     finished(place, monty_draft(rid, "1 + 1"))
-    assert place.run("replay", rid, "--key", str(place.key)).code == 2, "off a terminal it needs --yes"
+    assert place.run("audit", "replay", rid, "--key", str(place.key)).code == 2, "off a terminal it needs --yes"
     file = next((place.root / "tool-exec" / "finished").glob("*.md"))
     file.chmod(0o600)
     file.write_bytes(file.read_bytes().replace(b"1 + 1", b"1 + 2"))
-    done = place.run("replay", rid, "--key", str(place.key), "--yes")
+    done = place.run("audit", "replay", rid, "--key", str(place.key), "--yes")
     assert done.code == 2 and "differs from what ran" in done.err
     assert place.events("replayed") == []
 
@@ -90,7 +90,7 @@ def test_era_is_compared_by_hash(tmp_path: Path) -> None:
     rid = request_id("era")
     script = b"import os\nopen('/out/same', 'w').write('1')\nopen('/out/other', 'wb').write(os.urandom(8))\n"
     finished(place, era_draft(rid, "python3 /in/s.py", inputs={"s.py": place.input("s.py", script)}))
-    done = place.run("replay", rid, "--key", str(place.key), "--yes", "--json", expect=2).json()
+    done = place.run("audit", "replay", rid, "--key", str(place.key), "--yes", "--json", expect=2).json()
     assert len(done["differences"]) == 1 and done["differences"][0].startswith("other: ")
 
 

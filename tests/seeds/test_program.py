@@ -74,6 +74,6 @@ def test_audit_trail_tells_the_truth_after_the_approval_is_void_it_does_not_run(
         path.unlink()
     place.once()
     shutil.copytree(away, approved, dirs_exist_ok=True)
-    assert "void" in place.run("approval", "verify", f"tool-exec/approved/{name}.md", expect=2).out
+    assert "void" in place.run("audit", "approval", f"tool-exec/approved/{name}.md", expect=2).out
     place.once()
     assert not place.events("claimed") and place.events("approval_abandoned")

@@ -88,15 +88,15 @@ def test_what_builds_the_images_is_found() -> None:
 @pytest.mark.root
 def test_with_an_engine_every_wall_is_measured(tmp_path: Path) -> None:
     place = make_place(tmp_path, settings={"runners.era.engine": engine_host() or ""})
-    built = place.run("sandbox", "build", "--json", expect=0).json()
+    built = place.run("settings", "images", "--json", expect=0).json()
     assert built["image"] == os.environ["THREEGATE_TEST_IMAGE"] and built["settings_changed"]
     assert place.events("settings_changed")[0]["data"]["image"] == built["image"]
-    assert place.run("sandbox", "build", "--json", expect=0).json()["settings_changed"] is False
+    assert place.run("settings", "images", "--json", expect=0).json()["settings_changed"] is False
     answer = place.run("doctor", "--json", expect=0).json()
     found = states(answer["lines"])
     assert found["era: memory is limited"] == found["era: the proxy refuses what is not listed"] == "ok"
     assert sum(name.startswith("era: ") for name in found) >= 30
-    walls = place.run("sandbox", "check", "--no-network", "--json", expect=0).json()["walls"]
+    walls = place.run("doctor", "--sandbox", "--no-network", "--json", expect=0).json()["walls"]
     assert all(wall["held"] for wall in walls)
     place.run("audit", "verify", expect=0)
 

@@ -1,4 +1,4 @@
-"""`sandbox build` as an ordinary user: each way to an image, and that it says which it took. The build ways are
+"""`settings images` as an ordinary user: each way to an image, and that it says which it took. The build ways are
 soak.
 """
 

@@ -52,7 +52,7 @@ def threegate(machine: Machine, *words: str, account: str = "", check: bool = Tr
 
 
 def state(machine: Machine) -> dict[str, str]:
-    said = threegate(machine, "service", "status", "--json", check=False).stdout
+    said = threegate(machine, "settings", "service", "status", "--json", check=False).stdout
     value = json.loads(said)
     assert isinstance(value, dict)
     return value
@@ -69,12 +69,12 @@ def events(machine: Machine, kind: str) -> list[dict[str, object]]:
 
 @pytest.mark.slow
 def test_the_life_of_the_service(machine: Machine) -> None:
-    asked = threegate(machine, "service", "install", check=False)
+    asked = threegate(machine, "settings", "service", "install", check=False)
     assert asked.returncode == 2 and "give --yes" in asked.stderr
     assert "will  write /etc/systemd/system/threegate.service" in asked.stdout
     assert not (machine.root / "etc/systemd/system/threegate.service").exists()
 
-    threegate(machine, "service", "install", "--yes")
+    threegate(machine, "settings", "service", "install", "--yes")
     told = state(machine)
     assert (told["running"], told["SubState"], told["UnitFileState"]) == (True, "running", "enabled")
     main = told["MainPID"]
@@ -153,7 +153,7 @@ def _a_daemon_that_hangs_is_started_anew(machine: Machine) -> None:
     before = state(machine)["MainPID"]
     time.sleep(3.5)  # nothing is to happen for longer than the watchdog waits
     assert state(machine)["MainPID"] == before, "a loop that turns is left alone"
-    machine.run("kill", "-STOP", before)
+    machine.run("contracts", "kill", "-STOP", before)
     wait_until(lambda: state(machine)["MainPID"] not in ("0", before) and bool(state(machine)["running"]))
     assert "Watchdog timeout" in machine.run("journalctl", "--no-pager", "-u", "threegate").stdout
     machine.run("systemctl", "stop", "threegate")
@@ -162,21 +162,23 @@ def _a_daemon_that_hangs_is_started_anew(machine: Machine) -> None:
     assert '"event": "ended"' in journal(machine)
     verified = threegate(machine, "audit", "verify", account="threegate")
     assert "trail verifies" in verified.stdout
-    threegate(machine, "service", "uninstall", "--yes")
+    threegate(machine, "settings", "service", "uninstall", "--yes")
     assert not (machine.root / "etc/systemd/system/threegate.service").exists()
-    again = threegate(machine, "service", "uninstall", "--yes", check=False)
+    again = threegate(machine, "settings", "service", "uninstall", "--yes", check=False)
     assert again.returncode == 2 and "no such service" in again.stderr
 
 
 @pytest.mark.slow
 def test_the_unit_with_era_keeps_the_machine_s_own_mounts(machine: Machine) -> None:
-    threegate(machine, "service", "install", "--era", "--yes", "--name", "gate-era")
-    main = json.loads(threegate(machine, "service", "status", "--name", "gate-era", "--json").stdout)["MainPID"]
+    threegate(machine, "settings", "service", "install", "--era", "--yes", "--name", "gate-era")
+    main = json.loads(threegate(machine, "settings", "service", "status", "--name", "gate-era", "--json").stdout)[
+        "MainPID"
+    ]
     own = machine.run("readlink", f"/proc/{main}/ns/mnt").stdout
     assert own == machine.run("readlink", "/proc/1/ns/mnt").stdout
     status = machine.run("cat", f"/proc/{main}/status").stdout
     assert "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status
-    threegate(machine, "service", "uninstall", "--yes", "--name", "gate-era")
+    threegate(machine, "settings", "service", "uninstall", "--yes", "--name", "gate-era")
 
 
 @pytest.mark.slow
@@ -214,4 +216,4 @@ def test_a_threegate_that_is_installed_in_a_home_is_started(machine: Machine) ->
     machine.run("systemctl", "daemon-reload")
     assert machine.run("systemctl", "start", name, check=False).returncode != 0
     assert machine.run("systemctl", "show", "-P", "ExecMainStatus", name).stdout.strip() == "203"  # EXIT_EXEC
-    threegate(machine, "service", "uninstall", "--yes", "--name", name)
+    threegate(machine, "settings", "service", "uninstall", "--yes", "--name", name)

@@ -46,7 +46,7 @@ def analyze(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("options", [(), ("--era",)])
 def test_systemd_accepts_the_unit(place: Place, tmp_path: Path, options: tuple[str, ...]) -> None:
-    unit = place.run("service", "install", "--print", *options, expect=0).out
+    unit = place.run("settings", "service", "install", "--print", *options, expect=0).out
     (tmp_path / "threegate.service").write_text(unit)
     said = analyze("verify", "./threegate.service", cwd=tmp_path)
     assert said.returncode == 0 and "threegate.service" not in said.stderr, said.stderr
@@ -116,13 +116,13 @@ def test_the_daemon_has_stopped_before_systemd_kills_it() -> None:
 
 def test_what_cannot_be_is_said_in_one_line(place: Place) -> None:
     for words, code, part in [
-        (("service", "install", "--era", "--user", "nobody", "--print"), 2, "--era needs root"),
-        (("service", "install", "--user", "Not An Account", "--print"), 2, "not a valid account name"),
-        (("service", "install", "--name", "../x", "--print"), 2, "not a valid service name"),
+        (("settings", "service", "install", "--era", "--user", "nobody", "--print"), 2, "--era needs root"),
+        (("settings", "service", "install", "--user", "Not An Account", "--print"), 2, "not a valid account name"),
+        (("settings", "service", "install", "--name", "../x", "--print"), 2, "not a valid service name"),
     ]:
         done = place.run(*words, expect=code)
         assert part in done.err and done.err.count("\n") == 1
     if not Path("/run/systemd/system").is_dir():
         for command in ("install", "uninstall", "status"):
-            done = place.run("service", command, expect=3)
+            done = place.run("settings", "service", command, expect=3)
             assert "systemd is not running here" in done.err and "threegate -w DIR run" in done.err

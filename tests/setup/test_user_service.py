@@ -62,12 +62,12 @@ def threegate(machine: Machine, *words: str) -> str:
 
 @pytest.mark.slow
 def test_the_life_of_a_users_service(machine: Machine) -> None:
-    told = threegate(machine, "service", "install", "--yes")
+    told = threegate(machine, "settings", "service", "install", "--yes")
     unit = f"{HOME}/.config/systemd/user/threegate.service"
     assert f"will  write {unit}" in told and "systemctl --user enable" in told and "loginctl enable-linger" in told
     text = (machine.root / unit.lstrip("/")).read_text()
     assert "User=" not in text and "\nWantedBy=default.target\n" in text
-    state = json.loads(threegate(machine, "service", "status", "--json"))
+    state = json.loads(threegate(machine, "settings", "service", "status", "--json"))
     assert (state["running"], state["StatusText"]) == (True, "0 running, 0 waiting")
     status = machine.run("cat", f"/proc/{state['MainPID']}/status").stdout
     assert f"\nUid:\t{UID}\t{UID}" in status and "NoNewPrivs:\t1" in status and "Seccomp:\t2" in status
@@ -78,7 +78,7 @@ def test_the_life_of_a_users_service(machine: Machine) -> None:
     threegate(machine, "approve", f"{WS}/inbox/{rid}.md", "--as", "carol", "--key", f"{HOME}/key", "--yes")
     told = threegate(machine, "show", "--follow", rid)
     assert "finished" in told and "succeeded" in told
-    threegate(machine, "service", "uninstall", "--yes")
+    threegate(machine, "settings", "service", "uninstall", "--yes")
     assert not (machine.root / unit.lstrip("/")).exists()
     assert "not running" in threegate(machine, "status")
 

@@ -43,7 +43,7 @@ def goes_on(place: Place, before: dict[str, bytes], reason: str) -> None:
     place.once()
     assert "status: succeeded" in place.result(waits)
     assert f'reason: "{reason}"' in place.result(approved)
-    place.run("retry", approved, expect=0)
+    place.run("draft", "--again", approved, expect=0)
     [draft] = (place.root / "inbox").glob("TR-*approved*.md")
     text = draft.read_text()
     place.approve(draft)
@@ -54,7 +54,7 @@ def goes_on(place: Place, before: dict[str, bytes], reason: str) -> None:
     assert {name: now[name] for name in before} == before, "what was told is never told otherwise"
     for name in before:
         assert not validate_result((place.root / "tool-exec" / "results" / name).read_bytes())
-    told = place.run("replay", "TR-20261122-100000Z-succeeds", *_SIGN, str(place.key), "--yes", expect=0)
+    told = place.run("audit", "replay", "TR-20261122-100000Z-succeeds", *_SIGN, str(place.key), "--yes", expect=0)
     assert told.out.startswith("identical"), told.out
     verified = place.run("audit", "verify", expect=0)
     assert "trail verifies" in verified.out
@@ -75,8 +75,8 @@ def test_a_copy_is_adopted_and_goes_on(archive: Path, tmp_path: Path) -> None:
         "TR-20261122-100004Z-approved"
     ]
     done = place.once(expect=3)
-    assert "threegate workspace adopt" in done.err, "nothing is started in a copy"
-    place.run("workspace", "adopt", *_SIGN, str(place.key), "--yes", expect=0)
+    assert "threegate settings adopt" in done.err, "nothing is started in a copy"
+    place.run("settings", "adopt", *_SIGN, str(place.key), "--yes", expect=0)
     place.run("audit", "verify", expect=0)
     place.once()
     goes_on(place, before, "workspace_mismatch")

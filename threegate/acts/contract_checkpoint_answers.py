@@ -72,7 +72,7 @@ def open_checkpoint(context: Context, request_id: str) -> OpenCheckpoint:
     for item in open_checkpoints(context):
         if item.request_id == request_id:
             return item
-    raise InvalidInput(f"{request_id}: no checkpoint is waiting for an answer; see: threegate checkpoint list")
+    raise InvalidInput(f"{request_id}: no checkpoint is waiting for an answer; see: threegate contracts checkpoints")
 
 
 def answer_about(item: OpenCheckpoint, *, approve: bool) -> Mapping[str, Any]:

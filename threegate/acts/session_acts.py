@@ -93,7 +93,7 @@ def _stop(context: Context, requests: Iterable[str], actor: str, reason: str) ->
 
 def _known_session(table: SessionTable, session_id: str) -> None:
     if session_id not in table.sessions:
-        raise Refused("unknown_session", f"no session {session_id}; see: threegate session list")
+        raise Refused("unknown_session", f"no session {session_id}; see: threegate contracts sessions")
 
 
 def kill_about(context: Context, scope: str, name: str) -> Mapping[str, Any]:

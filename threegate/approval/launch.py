@@ -203,7 +203,7 @@ class SignedFile(SignedWay):
             )
         distinct = min(len({signer.name for signer in signers}), len({signer.fingerprint for signer in signers}))
         if distinct < needed:
-            message = f"{distinct} of {needed} operators signed; others can: threegate countersign"
+            message = f"{distinct} of {needed} operators signed; others can: threegate approve"
             raise Refused("quorum_missing", message)
         self.signers = signers
         return f"{len(signers)} of {needed} for risk {risk}"
@@ -227,7 +227,7 @@ def check_launch(facts: LaunchFacts) -> VerifiedApproval:
 
 
 def launch_checks(facts: LaunchFacts) -> list[Check]:
-    """Every check with its outcome, for `threegate approval verify`, and what ssh-keygen says. Raises Unavailable."""
+    """Every check with its outcome, for `threegate audit approval`, and what ssh-keygen says. Raises Unavailable."""
     way = _way_of(facts)
     outcomes = []
     for name, check in _steps(way):
@@ -339,7 +339,9 @@ def _check_signature(way: SignedWay) -> str:
 
 def _check_unused(way: Way) -> str:
     if way.facts.id_used or way.facts.nonce_used(way.nonce):
-        raise Refused("replayed", "this request or this approval was used before; make a new one: threegate retry")
+        raise Refused(
+            "replayed", "this request or this approval was used before; make a new one: threegate draft --again"
+        )
     return "never used before"
 
 

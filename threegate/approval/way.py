@@ -145,7 +145,7 @@ def refuse_unjudged(facts: LaunchFacts) -> None:
     raise Refused(
         NOT_JUDGED,
         f"nobody signed this request itself, and nothing judges what covers it: {why}; it waits for that plugin, or: "
-        "threegate cancel, threegate retry, and approve the new draft",
+        "threegate cancel, threegate draft --again, and approve the new draft",
     )
 
 

@@ -1,4 +1,4 @@
-"""The table of diagnostic codes: severity and what to do. `threegate contracts explain CODE` prints from here."""
+"""The table of diagnostic codes: severity and what to do. `threegate validate --explain CODE` prints from here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What the compiler reports about a contracts folder, and what each code means.
 
-Invariant: every code that is used has an entry in `CODES`; `contracts explain CODE` prints it.
+Invariant: every code that is used has an entry in `CODES`; `validate --explain CODE` prints it.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ REASONS: Final[dict[str, str]] = {
     "envelope_violated": "The value leaves the envelope that an earlier call set.",
     "envelope_unset": "The call that sets the envelope did not happen yet.",
     "envelope_unmeasurable": "The value of an envelope is missing or no number.",
-    "checkpoint_required": "A person must approve this call first: threegate checkpoint list.",
+    "checkpoint_required": "A person must approve this call first: threegate contracts checkpoints.",
     "checkpoint_denied": "A person said no.",
     "checkpoint_timed_out": "Nobody approved the call in time.",
 }

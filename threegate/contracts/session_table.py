@@ -235,12 +235,12 @@ class SessionTable:
         """
         if scope == "workflow":
             if name not in self.workflows:
-                raise Refused("unknown_workflow", f"no workflow {name}; see: threegate workflow show")
+                raise Refused("unknown_workflow", f"no workflow {name}; see: threegate contracts workflows")
             self.workflows[name].killed = True
             victims = [key for key, member in self.members.items() if member.workflow == name]
         else:
             if name not in self.sessions:
-                raise Refused("unknown_session", f"no session {name}; see: threegate session list")
+                raise Refused("unknown_session", f"no session {name}; see: threegate contracts sessions")
             victims = [name]
             if scope == "subtree":
                 contract = self.compiled.workflow

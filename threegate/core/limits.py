@@ -522,7 +522,7 @@ DRILL_SOURCES: Final = 50
 PRACTICE_DECISIONS: Final = 10_000
 """Decisions whose seconds, and different reasons, that records of practice keep in memory."""
 PRACTICE_REASONS: Final = 20
-"""Reasons of rejections that `stats` lists, the most frequent ones."""
+"""Reasons of rejections that `audit stats` lists, the most frequent ones."""
 ENGINE_VERSION_BYTES: Final = 64 * KIB
 """Of a container engine's answer about its version."""
 HEALTH_SECONDS: Final = 10

@@ -102,7 +102,7 @@ class ApprovalSettings(Table):
     quorum: QuorumSettings = QuorumSettings()
     passkey_origin: str = setting(
         default="",
-        description="where `threegate serve approve` is reached, like https://approve.example.org:8443;"
+        description="where `threegate serve passkeys` is reached, like https://approve.example.org:8443;"
         " a host name used for nothing else (docs/approve-from-elsewhere.md)",
         check=_origin_or_none,
     )
@@ -142,7 +142,7 @@ class EraSettings(Table):
     image: str = setting(
         default="",
         pattern=r"(sha256:[0-9a-f]{64})?",
-        description="ERA image by digest; from `threegate sandbox build`",
+        description="ERA image by digest; from `threegate settings images`",
     )
     egress_image: str = setting(
         default="",

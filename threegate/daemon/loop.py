@@ -391,7 +391,7 @@ class Daemon:
         the reason why nothing is started.
         """
         if self._full is not None and not self._reported_full:
-            self.log.say("full", what=f"{self._full}; make room: threegate agent remove RUN, threegate prune")
+            self.log.say("full", what=f"{self._full}; make room: threegate agent remove RUN, threegate audit prune")
         elif self._full is None and self._reported_full:
             self.log.say("space", what="the disk has space again")
         self._reported_full = self._full is not None

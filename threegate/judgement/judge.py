@@ -359,7 +359,9 @@ def replay_clearance(about: Mapping[str, Any], request: Request, job: Job) -> Cl
         raise Refused("replay_has_network", "a request with network is not run again: it could act twice")
     named = (about.get("request_id"), about.get("request_sha256"), about.get("job_sha256"))
     if named != (request.request_id, request.sha256, job.digest) or request.approved_utc is None:
-        raise Refused("job_changed", "it would not mean today what it meant then; draft it again: threegate retry")
+        raise Refused(
+            "job_changed", "it would not mean today what it meant then; draft it again: threegate draft --again"
+        )
     return Clearance(
         request_id=request.request_id,
         request_sha256=request.sha256,
@@ -385,7 +387,7 @@ def _blocked(assessment: Assessment) -> tuple[Literal["wait", "refuse"], str, st
     if not assessment.contract_holds:
         code = contract.reasons[0].code if contract.reasons else "contract_blocked"
         if contract.verdict == "checkpoint":
-            return ("wait", code, "a contract asks a person first: threegate checkpoint list")
+            return ("wait", code, "a contract asks a person first: threegate contracts checkpoints")
         if {item.code for item in contract.reasons} <= PASSING:
             return ("wait", code, f"the contract gate lets it through later ({code})")
         return ("refuse", code, f"the contract gate blocks this call ({code})")

@@ -247,7 +247,7 @@ class ContractSessions:
     def demand(
         self, held: LockedTrail, policy: Policy, request: Request, job: Job
     ) -> tuple[Decision, str, Call] | None:
-        """For `checkpoint list`: the current decision, the call's digest, the call; None without
+        """For `contracts checkpoints`: the current decision, the call's digest, the call; None without
         contracts.
         """
         decision, call = self._decide(held, policy, request, job, held.now, None)

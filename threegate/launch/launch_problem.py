@@ -48,7 +48,7 @@ def launch_problem(workspace: Workspace, workspace_id: str, held: LockedTrail) -
     if outside is not None:
         return (
             "workspace_mismatch",
-            f"{outside}; if this is intended: threegate workspace adopt",
+            f"{outside}; if this is intended: threegate settings adopt",
         )
     replaced = workspace.replaced_folder()
     if replaced is not None:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 DRAFT_EXPIRED = "draft_expired"
 """Why a draft was refused that no operator decided on within `approval.draft_ttl`."""
 _HELPED = {"contracts_do_not_compile": "check"}
-"""Reasons for which the fix is another command than `contracts explain`."""
+"""Reasons for which the fix is another command than `validate --explain`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,9 +428,11 @@ def refuse_used(held: LockedTrail, request: Request) -> None:
             raise Refused(
                 DRAFT_EXPIRED,
                 f"{request.file_name}: no operator decided on it within approval.draft_ttl; draft it again: "
-                "threegate retry",
+                "threegate draft --again",
             )
-        raise Refused("replayed", f"request_id {request.request_id} was used before; make a new one: threegate retry")
+        raise Refused(
+            "replayed", f"request_id {request.request_id} was used before; make a new one: threegate draft --again"
+        )
     if held.index.name_used(request.file_name):
         raise Refused("replayed", f"the file name {request.file_name} was used before; rename the draft")
 

@@ -42,12 +42,12 @@ WHOM = {
 }
 """Who must act next, by state."""
 WAITS_FOR = {
-    "quorum_missing": "another operator: threegate countersign",
+    "quorum_missing": "another operator: threegate approve",
     "no_backend": "operator: threegate doctor",
-    "checkpoint_required": "operator: threegate checkpoint list",
+    "checkpoint_required": "operator: threegate contracts checkpoints",
     "clock_went_back": "operator: set the clock",
     "operators_changed": "operator: threegate operator record",
-    "workspace_mismatch": "operator: threegate workspace adopt",
+    "workspace_mismatch": "operator: threegate settings adopt",
     "folder_replaced": "operator: threegate doctor",
     "approval_not_judged": "operator: turn its plugin on, or threegate cancel",
     "event_unreadable": "operator: threegate audit verify",

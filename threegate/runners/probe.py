@@ -1,5 +1,5 @@
 """A short run of ours that tests every restriction and reports which ones held: for `threegate doctor` and
-`sandbox check`.
+`doctor --sandbox`.
 
 Invariant: a probe without a readable report counts as a restriction that did not hold.
 """

@@ -33,7 +33,7 @@ class WitnessKey(VerifierKey):
     """The verifier key of a witness: a C2SP vkey of the type of timestamped Ed25519 cosignatures."""
 
     algorithm: ClassVar[bytes] = b"\x04"
-    source: ClassVar[str] = "what `threegate witness serve` prints"
+    source: ClassVar[str] = "what `threegate serve witness` prints"
 
     @classmethod
     def of(cls, key: SigningKey) -> WitnessKey:

@@ -310,7 +310,7 @@ class LockedTrail:
         """Raise Unavailable when the head kept outside does not agree with this trail."""
         problem = self.outside_problem()
         if problem is not None:
-            raise Unavailable(f"{problem}; when this is as it should be: threegate workspace adopt")
+            raise Unavailable(f"{problem}; when this is as it should be: threegate settings adopt")
 
     def whole_index(self) -> TrailIndex:
         """The index of all events, for who asks about every request; reads the whole trail when it is a long one.
@@ -355,7 +355,7 @@ class LockedTrail:
         """None when the head kept outside agrees with this trail, else one line that says what does not.
 
         A difference means a restored backup, a copied or moved workspace or a cut trail; launches stop until a
-        signed `threegate workspace adopt`. Raises Unavailable when the kept head cannot be read.
+        signed `threegate settings adopt`. Raises Unavailable when the kept head cannot be read.
         """
         index = self.index
         kept = UserState.of(index.workspace_id).read_head()

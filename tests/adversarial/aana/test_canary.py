@@ -75,13 +75,13 @@ def test_nor_by_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[s
     lines += [secret, f'{{"{secret}": ', f'"{secret}"', f"[{secret}]"]
     events.write_text("\n".join(lines) + "\n")
     for form in ("json", "text"):
-        assert run(["aana", "check", str(events), "--jsonl", "--format", form]) == 2
+        assert run(["validate", "--as", "aana", str(events), "--jsonl", "--format", form]) == 2
         shown = capsys.readouterr()
         assert secret not in shown.out + shown.err and len(shown.out.splitlines()) == 64
     single = tmp_path / "event.json"
     for line in lines[::7]:
         single.write_text(line)
-        run(["aana", "check", str(single)])
+        run(["validate", "--as", "aana", str(single)])
         shown = capsys.readouterr()
         assert secret not in shown.out + shown.err
 

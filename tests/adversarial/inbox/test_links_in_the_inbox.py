@@ -83,7 +83,7 @@ def test_retry_writes_nothing_through_a_link(place: Place) -> None:
     place.approve(place.drop(monty_draft(rid, "1", inputs={"data": digest})))
     place.once()
     private = link_files(place)
-    assert place.run("retry", rid).code != 0
+    assert place.run("draft", "--again", rid).code != 0
     assert sorted(path.name for path in private.iterdir()) == ["pin"]
 
 

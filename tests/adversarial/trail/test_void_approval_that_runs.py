@@ -246,7 +246,7 @@ def test_a_real_daemon_puts_it_aside(tmp_path: Path) -> None:
     taken_out(path, tmp_path / "hidden")
     place.once()
     put_back(path, tmp_path / "hidden")
-    verified = place.run("approval", "verify", str(path), expect=2)
+    verified = place.run("audit", "approval", str(path), expect=2)
     assert "[approval_void]" in verified.out and "never used before" not in verified.out
     place.once()
     assert not place.events("claimed") and not path.exists()

@@ -141,6 +141,6 @@ def test_a_run_is_pruned_with_what_was_given_back(place: Place) -> None:
     place.once()
     ended = time.time()
     wait_until(lambda: time.time() > ended + 1, "a run that is older than a second")
-    place.run("prune", "--older-than", "1s", expect=0)
+    place.run("audit", "prune", "--older-than", "1s", expect=0)
     assert not (place.root / "tool-exec" / "results" / rid).exists()
     place.run("audit", "verify", expect=0)

@@ -73,7 +73,7 @@ def test_each_commit_arrives_with_its_message_and_its_diff(user: Person) -> None
     assert set(names.splitlines()) == {f"ThreeGate run {run}|operator|{run}"}
     git(user, "fsck", "--strict")
     assert git(user, "status", "--porcelain", "--untracked-files=no") == ""
-    undone = user.threegate("undo", request_id, "--as", "operator", "--key", str(user.key), "--yes")
+    undone = user.threegate("project", "undo", request_id, "--as", "operator", "--key", str(user.key), "--yes")
     assert undone.returncode == 0, undone
     assert git(user, "for-each-ref", "refs/heads/threegate") == ""
     assert {path for path in user.outside() if ".git" not in path} == {path for path in before if ".git" not in path}

@@ -170,7 +170,7 @@ def prepare_branch_undo(place: Place) -> None:
 def undo_branch(place: Place) -> int:
     put_back_branches(place)
     git_of(place, "update-ref", f"refs/heads/threegate/{place.ids['change']}", (place.base / "commit").read_text())
-    return place.signed("undo", place.ids["change"])
+    return place.signed("project", "undo", place.ids["change"])
 
 
 def after_branch_undo(place: Place) -> list[str]:
@@ -181,7 +181,7 @@ def after_branch_undo(place: Place) -> list[str]:
     names, more = whole_branch(place)
     if bool(names) == undone:
         wrong.append(f"the trail says undone: {undone}, and the branches are {names}")
-    if not undone and (code := forked(lambda: place.signed("undo", place.ids["change"]))) != 0:
+    if not undone and (code := forked(lambda: place.signed("project", "undo", place.ids["change"]))) != 0:
         wrong.append(f"it cannot be undone again ({code}): {last_words()}")
     if whole_branch(place)[0]:
         wrong.append("the next undo did not undo it")
@@ -230,7 +230,7 @@ def prepare_undo(place: Place) -> None:
 
 def undo(place: Place) -> int:
     put_back(changed_project(place), NEW_TREE)
-    return place.signed("undo", place.ids["change"])
+    return place.signed("project", "undo", place.ids["change"])
 
 
 def after_undo(place: Place) -> list[str]:
@@ -242,7 +242,7 @@ def after_undo(place: Place) -> list[str]:
     now = tree_of(changed_project(place))
     if now != (old if undone else new):
         wrong.append(f"the trail says undone: {undone}, and the project is neither as it says: {sorted(now)}")
-    if not undone and (code := forked(lambda: place.signed("undo", place.ids["change"]))) != 0:
+    if not undone and (code := forked(lambda: place.signed("project", "undo", place.ids["change"]))) != 0:
         wrong.append(f"it cannot be undone again ({code}): {last_words()}")
     if tree_of(changed_project(place)) != old:
         wrong.append("the next undo did not undo it")

@@ -33,7 +33,7 @@ def test_a_branch_where_the_setting_says_files(here: Branching) -> None:
     [branch] = here.branches()
     assert here.git("show", f"{branch}:app.py") == "print(2)\n"
     request_id = here.place.events("finished")[-1]["request_id"]
-    here.place.run("undo", request_id, "--as", "operator", "--key", str(here.place.key), "--yes", expect=0)
+    here.place.run("project", "undo", request_id, "--as", "operator", "--key", str(here.place.key), "--yes", expect=0)
     assert here.branches() == []
     here.place.run("audit", "verify", expect=0)
 
@@ -45,7 +45,9 @@ def test_files_where_the_setting_says_a_branch() -> None:
         here.place.once()
         assert here.branches() == [] and (here.project / "app.py").read_text() == "print(2)\n"
         request_id = here.place.events("finished")[-1]["request_id"]
-        here.place.run("undo", request_id, "--as", "operator", "--key", str(here.place.key), "--yes", expect=0)
+        here.place.run(
+            "project", "undo", request_id, "--as", "operator", "--key", str(here.place.key), "--yes", expect=0
+        )
         assert (here.project / "app.py").read_text() == "print(1)\n"
 
 
@@ -95,7 +97,7 @@ def test_a_draft_that_is_made_again_has_no_choice(here: Branching) -> None:
     here.git("commit", "-qm", "mine")
     here.place.once()
     assert here.place.events("refused")[-1]["data"]["reason"] == "project_changed" and here.branches() == []
-    here.place.run("retry", here.place.events("refused")[-1]["request_id"], expect=0)
+    here.place.run("draft", "--again", here.place.events("refused")[-1]["request_id"], expect=0)
     [again] = here.run.inbox.glob("TR-*.md")
     assert "deliver" not in again.read_text().partition("\n---\n")[0]
     here.approve(again)

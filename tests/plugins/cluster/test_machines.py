@@ -229,7 +229,7 @@ print(json.dumps(answers))
 def certificates(cluster: Cluster) -> None:
     """No certificate, one of another CA, an old TLS; and what a worker's own certificate may not do."""
     other = cluster.folder / "other"
-    cluster.place.run("cluster", "init", str(other), "--worker", "w1", "--host", "10.77.0.2", expect=0)
+    cluster.place.run("settings", "cluster", str(other), "--worker", "w1", "--host", "10.77.0.2", expect=0)
     home, space = cluster.files / "workers", cluster.daemon_space
 
     def ask(identity: str, how: str = "new") -> str:

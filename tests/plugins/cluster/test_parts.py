@@ -285,7 +285,7 @@ def test_the_files_of_a_cluster(bench: Any, tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.chdir(bench.place.root)
     folder = tmp_path / "cluster"
-    words = ["cluster", "init", str(folder), "--host", "broker.example"]
+    words = ["settings", "cluster", str(folder), "--host", "broker.example"]
     assert execute([*words, "--worker", "w1"]) == 0
     first = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert execute([*words, "--worker", "w2"]) == 0
@@ -301,7 +301,7 @@ def test_the_files_of_a_cluster(bench: Any, tmp_path: Path, monkeypatch: pytest.
     identity = read_identity(folder / "workers" / "w1")
     assert (identity.name, identity.workspace_id) == ("w1", bench.trust.workspace_id)
     assert execute([*words[:3], "--worker", "Bad_Name"]) == 2
-    assert execute(["cluster", "init", str(tmp_path / "empty")]) == 2
+    assert execute(["settings", "cluster", str(tmp_path / "empty")]) == 2
     (folder / "workers" / "w1" / "sign.key").chmod(0o644)
     with pytest.raises(Unavailable, match="chmod 600"):
         read_identity(folder / "workers" / "w1")

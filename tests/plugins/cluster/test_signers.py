@@ -99,7 +99,7 @@ def two_operators(cluster: Cluster, count: Count) -> None:
     def both(slug: str) -> str:
         name = approve(cluster, slug, "2 + 2")
         path = place.root / "tool-exec" / "approved" / f"{name}.md"
-        place.run("countersign", str(path), "--as", "second", "--key", str(second), "--yes", expect=0)
+        place.run("approve", str(path), "--as", "second", "--key", str(second), "--yes", expect=0)
         return name
 
     stranger = both("stranger")

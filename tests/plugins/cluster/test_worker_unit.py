@@ -55,14 +55,14 @@ def machine() -> Iterator[Machine]:
         booted.run("mkdir", "-p", str(HOME))
         booted.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{HOME}/key")
         threegate(booted, "init", str(WS), "--key", f"{HOME}/key.pub", cwd=HOME)
-        words = ["cluster", "init", str(FILES), "--worker", "w1", "--host", "127.0.0.1", "--enter"]
+        words = ["settings", "cluster", str(FILES), "--worker", "w1", "--host", "127.0.0.1", "--enter"]
         threegate(booted, *words)
         start_broker(booted)
         yield booted
 
 
 def start_broker(machine: Machine) -> None:
-    """RabbitMQ from the files that `cluster init` made, as a unit of its own."""
+    """RabbitMQ from the files that `settings cluster` made, as a unit of its own."""
     machine.run("mkdir", "-p", f"{HOME}/rabbit")
     environment = {
         "HOME": f"{HOME}/rabbit",

@@ -279,7 +279,7 @@ def test_the_daemon_places_one_when_it_is_due_and_tells_operators_only(
 
 
 def test_the_command(ran: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["-w", str(ran.workspace.root), "drill"]
+    words = ["-w", str(ran.workspace.root), "operator", "drills"]
     key = ["--key", str(ran.keys["alice"])]
     assert execute([*words, "off", *key]) == 0
     assert execute([*words, "on", *key]) == 0
@@ -294,7 +294,7 @@ def test_the_command(ran: Bench, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_never_on(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["-w", str(bench.workspace.root), "drill", "status"]) == 0
+    assert execute(["-w", str(bench.workspace.root), "operator", "drills", "status"]) == 0
     assert "were never on" in capsys.readouterr().out
 
 

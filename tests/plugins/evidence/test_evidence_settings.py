@@ -83,10 +83,10 @@ def test_a_unit_of_a_plugin_that_is_off_has_none_of_it(tmp_path: Path) -> None:
     place = make_place(tmp_path, settings={"metrics.textfile": str(tmp_path / "numbers" / "gate.prom")})
     with (place.root / "threegate.toml").open("a") as file:
         file.write("\n" + witnesses(office=GOOD))
-    unit = place.run("service", "install", "--print", expect=0).out
+    unit = place.run("settings", "service", "install", "--print", expect=0).out
     assert "\nPrivateNetwork=no\n" in unit and f" {tmp_path / 'numbers'}\n" in unit
     set_values(place.root / "threegate.toml", {"plugins.off": ["evidence"]})
-    unit = place.run("service", "install", "--print", expect=0).out
+    unit = place.run("settings", "service", "install", "--print", expect=0).out
     assert "\nPrivateNetwork=yes\n" in unit and "numbers" not in unit
 
 

@@ -193,7 +193,7 @@ def test_keys_come_from_outside(one: Path, outside: Outside, variable: str) -> N
 def test_requests_since_a_moment(place: Place, outside: Outside, tmp_path: Path) -> None:
     moments = [event["time"] for event in place.events("finished")]
     seen = {event["request_id"] for event in place.events() if event["time"] >= moments[-3]} - {None}
-    done = place.run("--json", "evidence", "--since", moments[-3], "--out", str(tmp_path / "since"), expect=0)
+    done = place.run("--json", "audit", "pack", "--since", moments[-3], "--out", str(tmp_path / "since"), expect=0)
     assert done.json()["requests"] == len(seen), "those that finished then, and what had begun"
     assert outside.confirmed(tmp_path / "since").startswith(f"checked: {done.json()['requests']} requests")
 
@@ -208,7 +208,7 @@ def a_copy_to_break(place: Place, tmp_path: Path) -> Place:
 
 def packed(place: Place, out: Path, *more: str) -> list[dict[str, str]]:
     """What the command says is missing; the index says the same."""
-    done = place.run("--json", "evidence", *more, "--out", str(out), expect=2)
+    done = place.run("--json", "audit", "pack", *more, "--out", str(out), expect=2)
     missing = done.json()["missing"]
     assert json.loads((out / "index.json").read_text())["missing"] == missing
     assert isinstance(missing, list)
@@ -238,7 +238,7 @@ def test_a_missing_and_a_changed_artifact_are_said(broken: Place, outside: Outsi
 
 
 def test_a_pruned_run_is_said(broken: Place, outside: Outside, tmp_path: Path) -> None:
-    prune = ("--json", "prune", "--older-than", "1s")
+    prune = ("--json", "audit", "prune", "--older-than", "1s")
     wait_until(lambda: "TR-run-0004" in broken.run(*prune, expect=0).json()["runs"], "a run that is a second old")
     missing = packed(broken, tmp_path / "pack", "TR-run-0004")
     assert [item["file"] for item in missing] == [

@@ -205,8 +205,8 @@ def test_cosignatures_beside_a_checkpoint_are_taken_along_and_checked(
 def test_a_workspace_of_an_earlier_version_that_was_adopted(archive: Path, outside: Outside, tmp_path: Path) -> None:
     place = unpacked(archive, tmp_path)
     signer = ("--as", "operator", "--key", str(place.key), "--yes")
-    place.run("workspace", "adopt", *signer, expect=0)
-    done = place.run("--json", "evidence", "--out", str(tmp_path / "pack"))
+    place.run("settings", "adopt", *signer, expect=0)
+    done = place.run("--json", "audit", "pack", "--out", str(tmp_path / "pack"))
     assert done.code == 0, done.json()["missing"]
     assert len(done.json()["log_keys"]) == 2, "the old machine's and this one's"
     outside.confirmed(tmp_path / "pack")
@@ -226,7 +226,7 @@ def test_what_cannot_be_packed_is_refused_in_one_line(
         (["--since", "soon", "--out", out], "give a date, a time or a duration"),
         (["--out", root], "is there already"),
     ):
-        assert cli.execute(["-w", root, "evidence", *arguments]) == 2
+        assert cli.execute(["-w", root, "audit", "pack", *arguments]) == 2
         assert message in capsys.readouterr().err
     assert not list(tmp_path.glob(".*.part"))
 
@@ -251,11 +251,11 @@ def test_without_a_trail_there_is_nothing_to_pack(bench: Bench, tmp_path: Path) 
 def test_what_a_person_sees(bench: Bench, tmp_path: Path) -> None:
     bench.approve(bench.draft("shown"))
     place = Place(bench.workspace.root, bench.keys["alice"])
-    said = place.run("evidence", "shown", "--out", str(tmp_path / "pack.zip"), expect=0).out
+    said = place.run("audit", "pack", "shown", "--out", str(tmp_path / "pack.zip"), expect=0).out
     assert "over another channel" in said and "  operator  SHA256:" in said
     for pinned in (place.root / "tool-exec/inputs").iterdir():
         pinned.unlink()
-    done = place.run("evidence", "--out", str(tmp_path / "pack"), expect=2)
+    done = place.run("audit", "pack", "--out", str(tmp_path / "pack"), expect=2)
     assert done.out.endswith("missing: requests/shown/shown.txt: it is not there\n")
 
 
@@ -270,7 +270,7 @@ def test_members_of_a_batch_are_confirmed_each_by_its_own_statement(
     ]
     command = ["--workspace", str(bench.workspace.root), "approve", "--group", str(paths[0])]
     assert cli.execute([*command, "--key", str(bench.keys["alice"]), "--yes"]) == 0
-    words = ["--workspace", str(bench.workspace.root), "countersign", "--group", "req-a", "--key", str(bob)]
+    words = ["--workspace", str(bench.workspace.root), "approve", "--group", "req-a", "--key", str(bob)]
     assert cli.execute([*words, "--yes"]) == 0
     packed = write_pack(bench.workspace, tmp_path / "pack")
     assert packed.missing == ()

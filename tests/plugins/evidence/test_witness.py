@@ -1,4 +1,4 @@
-"""`threegate witness serve` by the words of c2sp.org/tlog-witness: each answer, bounds, and what a restart
+"""`threegate serve witness` by the words of c2sp.org/tlog-witness: each answer, bounds, and what a restart
 remembers.
 """
 

@@ -1,4 +1,4 @@
-"""Real witnesses for the tests: `threegate witness serve` in a process of its own; and checkpoints as an attacker
+"""Real witnesses for the tests: `threegate serve witness` in a process of its own; and checkpoints as an attacker
 signs them.
 """
 
@@ -48,7 +48,7 @@ def witness(folder: Path, logs: Sequence[str], *options: str, port: int = 0) -> 
     known = [part for item in logs for part in ("--log", item)]
     with open(log, "a") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "threegate", "witness", "serve", "--port", str(port)]
+            [sys.executable, "-m", "threegate", "serve", "witness", "--port", str(port)]
             + ["--state", str(folder / "state"), *known, *options],
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -83,6 +83,6 @@ def test_what_is_covered_runs_and_each_near_miss_waits(granting: Place, tmp_path
     assert short in place.run("audit", "show", expect=0).out
     place.run("audit", "report", "--out", str(tmp_path / "report.html"), expect=0)
     assert said in (tmp_path / "report.html").read_text()
-    place.run("evidence", covered.stem, "--out", str(tmp_path / "pack"), expect=0)
+    place.run("audit", "pack", covered.stem, "--out", str(tmp_path / "pack"), expect=0)
     assert said in "".join(path.read_text() for path in (tmp_path / "pack").rglob("*.json"))
     assert place.run("audit", "verify", expect=0)

@@ -49,13 +49,13 @@ class Place:
         self.environment = {
             **os.environ, "THREEGATE_WORKSPACE": str(self.bench.workspace.root), "HOME": str(folder),
         }  # fmt: skip
-        made = self.run("serve", "approve", "--make-ca")
+        made = self.run("serve", "passkeys", "--make-ca")
         authority = next(line.split()[1] for line in made.splitlines() if line.startswith("authority"))
         database = folder / ".pki" / "nssdb"
         database.mkdir(parents=True)
         for command in (["-N", "--empty-password"], ["-A", "-t", "C,,", "-n", "ours", "-i", authority]):
             subprocess.run(["certutil", "-d", f"sql:{database}", *command], check=True, capture_output=True)
-        self.server = self.start("serve", "approve", "--host", "127.0.0.1")
+        self.server = self.start("serve", "passkeys", "--host", "127.0.0.1")
         assert self.server.stdout is not None
         assert self.server.stdout.readline() == f"listening on {self.origin}; press Ctrl-C to stop\n"
         self.browser = Chromium(

@@ -23,7 +23,7 @@ def prepare_note(place: Place) -> None:
 
 
 def store_note(place: Place) -> int:
-    return place.signed("memory", "approve", place.ids["note"])
+    return place.signed("project", "note", "approve", place.ids["note"])
 
 
 def stored_notes(place: Place) -> int:
@@ -51,7 +51,7 @@ def prepare_note_removed(place: Place) -> None:
 
 
 def remove_note(place: Place) -> int:
-    return place.command("memory", "remove", place.ids["note"], "--yes")
+    return place.command("project", "note", "remove", place.ids["note"], "--yes")
 
 
 def after_note_removed(place: Place) -> list[str]:

@@ -25,7 +25,7 @@ def stored(bench: Bench) -> Bench:
 
 
 def remove(bench: Bench, which: str) -> int:
-    return run(["--workspace", str(bench.workspace.root), "memory", "remove", which, "--yes"])
+    return run(["--workspace", str(bench.workspace.root), "project", "note", "remove", which, "--yes"])
 
 
 @pytest.mark.parametrize(("which", "gone"), [("notes.jsonl:2", 1), ("a", 0), ("notes.jsonl:3", 2)])

@@ -66,7 +66,7 @@ def test_a_write_is_one_decision_and_can_be_undone(place: Place, project: Path) 
     [proposed] = place.events("proposed")
     assert approved["data"]["proposal_sha256"] == proposed["data"]["proposal_sha256"]
     assert sorted(path.name for path in project.iterdir()) == sorted({path.split("/")[0] for path in BEFORE})
-    place.run("undo", verdict["request_id"], "--as", "operator", "--key", str(place.key), "--yes", expect=0)
+    place.run("project", "undo", verdict["request_id"], "--as", "operator", "--key", str(place.key), "--yes", expect=0)
     assert picture(project) == before
     place.run("audit", "verify", expect=0)
 

@@ -214,13 +214,13 @@ def test_a_note_is_stored_and_found(
     ran: tuple[Place, Path, dict[str, str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     place, _, ids = ran
-    signed(place, "memory", "approve", ids["note"])
+    signed(place, "project", "note", "approve", ids["note"])
     capsys.readouterr()
-    assert cli.execute(["-w", str(place.root), "memory", "list", "--json"]) == 0
+    assert cli.execute(["-w", str(place.root), "project", "note", "list", "--json"]) == 0
     stored = json.loads(capsys.readouterr().out)
     assert [note["content"] for note in stored if note.get("request_id")] == ["Weekly summaries are short."]
-    signed(place, "memory", "approve", ids["note"], expect=2)
-    signed(place, "memory", "approve", ids["read"], expect=2)
+    signed(place, "project", "note", "approve", ids["note"], expect=2)
+    signed(place, "project", "note", "approve", ids["read"], expect=2)
 
 
 def test_a_draft_that_is_not_its_proposals_is_not_approved(ran: tuple[Place, Path, dict[str, str]]) -> None:

@@ -15,7 +15,7 @@ from threegate.launch.results.verdict import Verdict, write_verdict
         (None, ""),
         ("drafted_before", ""),
         ("verdict_only", ""),
-        ("no_draft", "operator: threegate proposal explain"),
+        ("no_draft", "operator: threegate validate --as proposal"),
     ],
 )
 def test_a_proposal_asks_for_no_approval(bench: Bench, reason: str | None, whom: str) -> None:

@@ -92,7 +92,7 @@ def test_proposals_get_the_verdict_of_the_command(running: Running, place: Place
     texts = [json.dumps(line) for line in lines]
     file = tmp_path / "proposals.jsonl"
     file.write_text("\n".join(texts) + "\n")
-    done = place.run("proposal", "validate", str(file), "--jsonl")
+    done = place.run("validate", "--as", "proposal", str(file), "--jsonl")
     told = [json.loads(line) for line in done.out.splitlines()]
     schema = Draft202012Validator(schema_of(ProposalVerdict))
     verdicts = set()

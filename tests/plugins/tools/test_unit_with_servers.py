@@ -32,14 +32,14 @@ def test_a_unit_is_opened_for_jails_only_where_a_server_was_added(place: Place) 
         allow=("example.org",),
         binds=(ServerFolder("/home/a/notes", True), ServerFolder("/srv/b")),
     )
-    before = place.run("service", "install", "--print", expect=0).out
+    before = place.run("settings", "service", "install", "--print", expect=0).out
     assert "RestrictNamespaces=user net ipc" in before and "@mount" not in before
     folder = place.root / "tool-exec" / "tools"
     folder.mkdir(exist_ok=True)
     (folder / "broken.json").write_text("{}")  # what is none counts for nothing
-    assert place.run("service", "install", "--print", expect=0).out == before
+    assert place.run("settings", "service", "install", "--print", expect=0).out == before
     (folder / "notes.json").write_bytes(said.to_bytes())
-    unit = place.run("service", "install", "--print", expect=0).out
+    unit = place.run("settings", "service", "install", "--print", expect=0).out
     for line in (
         "RestrictNamespaces=no",
         "MemoryDenyWriteExecute=no",

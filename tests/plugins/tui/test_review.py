@@ -514,7 +514,7 @@ def test_a_countersignature_after_every_line_was_read(bench: Bench) -> None:
     app = app_of(bench, "bob")
 
     async def script(pilot: Pilot[None]) -> None:
-        assert "another operator: threegate countersign" in "\n".join(rows(app))
+        assert "another operator: threegate approve" in "\n".join(rows(app))
         lines = await open_first(pilot)
         await pilot.press("c")
         assert "have not been on the screen" in said(app)

@@ -104,7 +104,7 @@ def test_a_request_goes_its_whole_way_and_era_waits(place: Place, only_base: dic
     assert "works for you now: monty" in doctor and "not ERA (the extra era is not installed" in doctor
     assert "verifies" in place.run("audit", "verify", expect=0, env=only_base).out
     told(
-        place.run("sandbox", "build", expect=3, env=only_base).err,
+        place.run("settings", "images", expect=3, env=only_base).err,
         "threegate: ERA needs the extra era: pip install 'threegate[era]'",
     )
 

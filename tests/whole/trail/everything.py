@@ -51,7 +51,7 @@ def make_everything(folder: Path) -> Workspace:
     bench.approve(bench.draft("ran", slug="ran", code=CODE))
     call("run", "--once")
     for _ in range(2):
-        call("replay", "ran", *call.signed)
+        call("audit", "replay", "ran", *call.signed)
     new_grant(
         bench.context, "ran", widened=[Widened("inputs.data.csv", Constraint.read("integer", "= 0..99"))], max_uses=2, seconds=3600, name="alice", key=bench.keys["alice"]  # noqa: E501
     )  # fmt: skip
@@ -88,7 +88,7 @@ def make_everything(folder: Path) -> Workspace:
     call("run", "--once")
     proposed = [event for event in Trail(workspace).events() if event.type == "proposed"]
     (request_id,) = (event.request_id for event in proposed if event.data["file"] == note.name)
-    call("memory", "approve", str(request_id), *call.signed)
+    call("project", "note", "approve", str(request_id), *call.signed)
 
     call("audit", "checkpoint")
     cosign_newest(workspace)

@@ -1,4 +1,4 @@
-"""`threegate result validate`: whether a file is a well-formed tool result.
+"""`threegate validate --as result`: whether a file is a well-formed tool result.
 
 Invariant: never raises for any bytes; an empty list means that a reader who knows the format can take the
 file apart without guessing, and that nothing in it hides or acts.

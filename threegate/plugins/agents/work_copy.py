@@ -154,7 +154,7 @@ class WorkCopy:
         except OSError as error:
             raise Unavailable(
                 f"{run.work}: the work copy cannot be made ({error.strerror or error}); make room, for instance with: "
-                "threegate prune --older-than 30d"
+                "threegate audit prune --older-than 30d"
             ) from None
         return copy
 

@@ -1,4 +1,4 @@
-"""What `threegate prune` must know about changes."""
+"""What `threegate audit prune` must know about changes."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def definitions(workers: Sequence[str]) -> dict[str, Any]:
 
 def broker_configuration(folder: Path, port: int) -> str:
     """rabbitmq.conf: one listener, TLS 1.3, certificates only."""
-    return f"""# Made by threegate cluster init: one listener, mutual TLS 1.3, no access without a certificate.
+    return f"""# Made by threegate settings cluster: one listener, mutual TLS 1.3, no access without a certificate.
 listeners.tcp = none
 listeners.ssl.default = {port}
 ssl_options.cacertfile = {folder / "ca.pem"}
@@ -208,7 +208,7 @@ load_definitions = {folder / "definitions.json"}
 """
 
 
-ENVIRONMENT = """# Made by threegate cluster init: Erlang's own ports stay on this machine.
+ENVIRONMENT = """# Made by threegate settings cluster: Erlang's own ports stay on this machine.
 NODENAME=rabbit@localhost
 SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}"
 export ERL_EPMD_ADDRESS=127.0.0.1

@@ -95,7 +95,7 @@ class Drill:
         with context.trail.locked() as held:
             as_placed = self.commitment == held.index.drills.open and sha256_hex(data) == self.request_sha256
             if not as_placed:
-                raise Refused("drill_over", f"{self.name}: was a drill, and it is over: threegate stats")
+                raise Refused("drill_over", f"{self.name}: was a drill, and it is over: threegate audit stats")
             end_drill(context.workspace, held, self, outcome, actor, reading, reason)
         return Answer(
             title="THIS WAS A DRILL",

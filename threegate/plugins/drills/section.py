@@ -10,7 +10,7 @@ from threegate.core.toml_table import Table, setting
 
 
 class DrillSettings(Table):
-    """Drafts that must not be approved, placed now and then once an operator said `threegate drill on`
+    """Drafts that must not be approved, placed now and then once an operator said `threegate operator drills on`
     (docs/drills.md).
     """
 

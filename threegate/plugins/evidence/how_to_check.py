@@ -22,7 +22,7 @@ of its own with three libraries from the package index, which know nothing of Th
     pip install pymerkle==7.0.0 'securesystemslib>=1.1' 'cryptography>=42'
 
 **Compare the fingerprints first, over another channel** (by telephone, on paper, from an earlier pack): whoever made this pack
-could have made up the keys too. `threegate evidence` printed these:
+could have made up the keys too. `threegate audit pack` printed these:
 
 {fingerprints}
 

@@ -1,4 +1,4 @@
-"""`threegate evidence`: a pack that an auditor checks with other programs only (docs/evidence.md).
+"""`threegate audit pack`: a pack that an auditor checks with other programs only (docs/evidence.md).
 
 Invariant: the content of a pack was verified as it was read; anything missing is named; nothing is signed
 over a trail that does not verify. The trail is read three times from its start (verified; written; per

@@ -41,7 +41,7 @@ class WitnessReference(Table):
     )
     key: str = setting(
         pattern=r"[!-*,-~]{1,128}\+[0-9a-f]{8}\+[A-Za-z0-9+/]{44}",
-        description="the verifier key that `threegate witness serve` printed",
+        description="the verifier key that `threegate serve witness` printed",
         check=_key_of_a_witness,
     )
 

@@ -25,7 +25,7 @@ from threegate.plugins.page.page_templates import HEADERS, PASSKEY_HEADERS, rend
 from threegate.plugins.page.views import Missing, Views
 from threegate.plugins.serve.rate_limit import RateLimit
 
-LOGIN: Final = "In a terminal on this machine, type: threegate page"
+LOGIN: Final = "In a terminal on this machine, type: threegate serve page"
 Count = Callable[[str], int]
 """Counts one request of an address: 0 if it may pass, else the seconds to wait."""
 

@@ -31,7 +31,7 @@ def certificate_files(workspace: Workspace) -> tuple[Path, Path]:
     """The certificate that was created here, and its key. Raises Unavailable if there is none."""
     files = workspace.control / _CHAIN, workspace.control / _KEY
     if not all(path.is_file() for path in files):
-        raise Unavailable("no certificate: give --cert and --key-file, or type: threegate serve approve --make-ca")
+        raise Unavailable("no certificate: give --cert and --key-file, or type: threegate serve passkeys --make-ca")
     return files
 
 

@@ -60,7 +60,7 @@ def check_proposal_draft(
 
 
 def sweep(workspace: Workspace) -> int:
-    """Remove the files that `unneeded` returns. Only the daemon calls this; `prune` does the same with an
+    """Remove the files that `unneeded` returns. Only the daemon calls this; `audit prune` does the same with an
     event. Raises OSError.
     """
     gone = unneeded(workspace)

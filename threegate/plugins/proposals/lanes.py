@@ -117,7 +117,7 @@ def _note(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Se
         action=Script(monty_code.NOTE),
         given={"note": note},
         outputs=(("/out/note.json", "the note"),),
-        notes=("stores nothing; stored by: threegate memory approve REQUEST_ID",),
+        notes=("stores nothing; stored by: threegate project note approve REQUEST_ID",),
     )
 
 

@@ -86,7 +86,7 @@ def remove_note(context: Context, which: str, *, actor: str) -> dict[str, Any]:
             if which in (f"{note['file']}:{note['line']}", note.get("request_id"))
         ]
         if len(found) != 1:
-            raise InvalidInput(f"{which}: {len(found)} notes match; see: threegate memory list")
+            raise InvalidInput(f"{which}: {len(found)} notes match; see: threegate project note list")
         path = context.workspace.memory / found[0]["file"]
         lines = durable.read_regular(path, max_bytes=limits.MEMORY_BYTES).splitlines(keepends=True)
         gone = lines.pop(found[0]["line"] - 1)

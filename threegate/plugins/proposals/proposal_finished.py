@@ -1,4 +1,4 @@
-"""A finished proposal, as far as the trail vouches for it: what `memory approve` may act on.
+"""A finished proposal, as far as the trail vouches for it: what `project note approve` may act on.
 
 Invariant: every byte returned from here has the sha256 that the trail's `finished` (outputs) or `approved`
 (inputs) names; the tool and its arguments come from `args.json`, which the approval bound.

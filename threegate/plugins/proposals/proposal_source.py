@@ -26,7 +26,7 @@ def _proposer(workspace: Workspace, trail: Trail, say: Say, settings: Callable[[
 SOURCE: Final = DraftSource(
     takes="AP-*.json",
     what="proposal",
-    explain=("proposal", "explain"),
+    explain=("validate", "--as", "proposal"),
     taker=_proposer,
     check=check_proposal_draft,
 )

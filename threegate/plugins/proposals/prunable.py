@@ -1,4 +1,4 @@
-"""What `threegate prune` must know about proposals."""
+"""What `threegate audit prune` must know about proposals."""
 
 from __future__ import annotations
 

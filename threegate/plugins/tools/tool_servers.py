@@ -316,7 +316,7 @@ def _image(settings: Settings, wanted: WantedServer) -> str:
     if wanted.account:
         raise InvalidInput("--account: a server in a container runs as nobody")
     if not (wanted.image or settings.runners.era.image):
-        raise InvalidInput("--in era: no image; name one with --image, or build the default: threegate sandbox build")
+        raise InvalidInput("--in era: no image; name one with --image, or build the default: threegate settings images")
     from threegate.plugins.tools.mcp.server_image import image_digest
     from threegate.runners.era.engine_answer import engine_url
 

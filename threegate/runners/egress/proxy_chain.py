@@ -93,7 +93,7 @@ class EgressChain:
         end = time.monotonic() + _READY_SECONDS
         while not (shared / "proxy.sock").exists():
             if time.monotonic() >= end or not Path(f"/proc/{self.proxy_pid}").exists():
-                raise Unavailable("the proxy did not start; check with: threegate sandbox check")
+                raise Unavailable("the proxy did not start; check with: threegate doctor --sandbox")
             time.sleep(0.02)
 
     def _start_forwarder(self, secret: SecretHeader, conf: Path) -> None:

@@ -104,7 +104,9 @@ def check_image(api: docker.APIClient, image: str) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = api.inspect_image(image)  # type: ignore[no-untyped-call]
     except docker.errors.ImageNotFound:
-        raise Unavailable(f"no image: {image[:19]}… is not in the engine; build it: threegate sandbox build") from None
+        raise Unavailable(
+            f"no image: {image[:19]}… is not in the engine; build it: threegate settings images"
+        ) from None
     except FAULTS as error:
         raise Unavailable(f"no container engine: it does not answer ({reason(error)})") from None
     config = facts.get("Config") or {}

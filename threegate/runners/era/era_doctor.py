@@ -40,26 +40,28 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
         yield runtime_line(container_engine.check_runtime(api, settings.runtime), version)
         for name, image in (("image", settings.image), ("egress_image", settings.egress_image)):
             if not image:
-                yield DoctorLine(name, "warning", "not set", "threegate sandbox build")
+                yield DoctorLine(name, "warning", "not set", "threegate settings images")
                 continue
             try:
                 facts = container_engine.check_image(api, image)
                 labels = (facts.get("Config") or {}).get("Labels") or {}
                 if name == "image" and not labels.get(PROGRAMS_LABEL):
                     seen = f"{image}: lists no programs, so a missing one is noticed only at run time"
-                    yield DoctorLine(name, "warning", seen, "threegate sandbox build")
+                    yield DoctorLine(name, "warning", seen, "threegate settings images")
                     continue
                 yield DoctorLine(name, "ok", image)
             except Unavailable as error:
-                yield DoctorLine(name, "failure", str(error), "threegate sandbox build")
+                yield DoctorLine(name, "failure", str(error), "threegate settings images")
     if not probes or not settings.image:
-        yield DoctorLine("era walls", "warning", "not measured", "threegate sandbox build; threegate sandbox check")
+        yield DoctorLine(
+            "era walls", "warning", "not measured", "threegate settings images; threegate doctor --sandbox"
+        )
         return
     try:
         outcome, walls = prove_era(settings, network=bool(settings.egress_image))
     except Unavailable as error:
         # Report what is wrong with the network access, and measure the other restrictions without it.
-        yield DoctorLine("era: the way out", "failure", str(error), "threegate sandbox build; restart the engine")
+        yield DoctorLine("era: the way out", "failure", str(error), "threegate settings images; restart the engine")
         outcome, walls = prove_era(settings, network=False)
     for wall in walls:
         yield DoctorLine(f"era: {wall.name}", "ok" if wall.held else "failure", wall.seen)

@@ -65,7 +65,7 @@ class EraRunner:
         try:
             with container_engine.client(self._url) as api:
                 if not image:
-                    raise Unavailable(f"no image: runners.era.{name} is not set; build it: threegate sandbox build")
+                    raise Unavailable(f"no image: runners.era.{name} is not set; build it: threegate settings images")
                 container_engine.check_image(api, image)
                 container_engine.check_runtime(api, self._settings.runtime)
         except Unavailable as error:

@@ -83,8 +83,8 @@ def test_one_empty_file_does_not_end_the_daemon(place: Place, what: str) -> None
 @EACH
 def test_cancel_reject_and_kill_work(place: Place, what: str) -> None:
     lay(place, {"threegate.monty": {"timeouts": {"total_ms": 120_000}}})
-    place.run("session", "open", "mine", expect=0)
-    place.run("session", "open", "other", expect=0)
+    place.run("contracts", "open", "mine", expect=0)
+    place.run("contracts", "open", "other", expect=0)
     other = make_key(place.root.parent.parent / "other")
     place.run("operator", "add", "other", "--key", f"{other}.pub", expect=0)
     running, waiting, killed = (request_id(name) for name in ("running", "waiting", "killed"))
@@ -102,9 +102,9 @@ def test_cancel_reject_and_kill_work(place: Place, what: str) -> None:
         for draft in refused:
             place.run("reject", str(draft), "--reason", "no", expect=0)
         assert "was running and was killed" in place.run("cancel", running, expect=0).out
-        place.run("kill", "session", "mine", expect=0)
+        place.run("contracts", "kill", "session", "mine", expect=0)
         assert seen(place, "cancelled", killed)["data"]["contract"]["session"] == "mine"
-        place.run("kill", "session", "other", expect=0)
+        place.run("contracts", "kill", "session", "other", expect=0)
         place.run("operator", "revoke", "other", expect=0)
         place.run("audit", "verify", expect=0)
         listed = json.loads(place.run("status", "--json", expect=0).out)["requests"]

@@ -98,7 +98,7 @@ def test_it_is_ended_and_everything_else_works(who: Person, what: str) -> None:
         (who.workspace / "tool-exec/contracts" / name).write_bytes(data)
     set_values(who.workspace / "threegate.toml", {"runners.monty.workers": 1})
     who.own()
-    good(who, "session", "open", "mine")
+    good(who, "contracts", "open", "mine")
     running, waiting, late = (request_id(name) for name in ("running", "waiting", "late"))
     approve(who, running, "while True:\n    pass", time_sec=100, extra="session_id: mine\n")
     with daemon(who):
@@ -112,7 +112,7 @@ def test_it_is_ended_and_everything_else_works(who: Person, what: str) -> None:
         FILL[what](who.root.parent)  # and now the worst: somebody else takes what it gave back
         good(who, "cancel", waiting)
         good(who, "reject", str(draft), "--reason", "no")
-        good(who, "kill", "session", "mine")
+        good(who, "contracts", "kill", "session", "mine")
         wait_until(lambda: events_of(who, "cancelled", running), "the end of the killed session's request")
         good(who, "audit", "verify")
         (who.root.parent / {"bytes": "filler", "names": "fillers"}[what]).rename(who.root / "gone")

@@ -88,7 +88,7 @@ class Case(Proposed):
         assert b"Traceback" not in err, err
 
     def undo(self) -> subprocess.Popen[bytes]:
-        return self.start("undo", self.request_id, "--as", "operator", "--key", str(self.place.key), "--yes")
+        return self.start("project", "undo", self.request_id, "--as", "operator", "--key", str(self.place.key), "--yes")
 
     def ends(self) -> list[dict[str, Any]]:
         return [event["data"] for event in self.place.events() if event["type"] in ("finished", "cancelled")]

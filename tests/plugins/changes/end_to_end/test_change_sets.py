@@ -133,7 +133,7 @@ def test_a_project_that_cannot_be_written_waits(tmp_path: Path) -> None:
 
 def undo(change: Proposed, expect: int = 0) -> support.Done:
     return change.place.run(
-        "undo", change.request_id, "--as", "operator", "--key", str(change.place.key), "--yes", expect=expect
+        "project", "undo", change.request_id, "--as", "operator", "--key", str(change.place.key), "--yes", expect=expect
     )
 
 
@@ -224,10 +224,10 @@ def test_what_was_replaced_is_kept_for_a_while(tmp_path: Path) -> None:
     wait_until(lambda: time.time() > ended + 1, "a run that is older than a second")
     for name in ("originals.tar", "apply.json"):
         assert (folder / name).stat().st_mode & 0o077 == 0
-    change.place.run("prune", "--older-than", "1s", expect=0)
+    change.place.run("audit", "prune", "--older-than", "1s", expect=0)
     assert folder.is_dir()
     set_values(change.place.root / "threegate.toml", {"apply.keep": "1s"})
-    change.place.run("prune", "--older-than", "1s", expect=0)
+    change.place.run("audit", "prune", "--older-than", "1s", expect=0)
     assert not folder.exists()
     change.place.run("audit", "verify", expect=0)
 
@@ -265,11 +265,13 @@ def test_what_commands_say_of_a_change(tmp_path: Path) -> None:
     change = applied(Proposed(tmp_path))
     shown = change.place.run("show", change.request_id, expect=0).out
     assert "changes the project default" in shown and "MiB" not in shown
-    change.place.run("replay", change.request_id, "--as", "operator", "--key", str(change.place.key), "--yes", expect=2)
+    change.place.run(
+        "audit", "replay", change.request_id, "--as", "operator", "--key", str(change.place.key), "--yes", expect=2
+    )
     grant = ("grant", "new", change.request_id, "--as", "operator", "--key", str(change.place.key), "--yes")
     change.place.run(*grant, expect=64)
     undo(change)
-    change.place.run("retry", change.request_id, expect=0)
+    change.place.run("draft", "--again", change.request_id, expect=0)
     [again] = (change.place.root / "inbox").glob("TR-*.md")
     change.place.approve(again)
     change.place.once()

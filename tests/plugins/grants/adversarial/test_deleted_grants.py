@@ -48,7 +48,7 @@ def test_what_waits_under_a_grant_runs_only_once_its_code_is_back(tmp_path: Path
     assert "recorded granted, a kind of event that is not known here" in without("audit", "show").out
     shown = " ".join(without("show", used.stem).out.split())
     assert "not signed individually" in shown and "under grant" in shown
-    without("approval", "verify", waits.stem, code=2)
+    without("audit", "approval", waits.stem, code=2)
     ran = [event["request_id"] for event in place.events("claimed")]
     assert waits.stem not in ran and len(ran) == 2
     assert [standing.uses for standing in list_grants(workspace, Trail(workspace))] == [1]

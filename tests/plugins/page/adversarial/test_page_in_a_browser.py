@@ -41,7 +41,7 @@ class Shown:
 
     def link(self) -> str:
         done = subprocess.run(
-            [*THREEGATE, "page"],
+            [*THREEGATE, "serve", "page"],
             env=self.environment, capture_output=True, text=True, check=True,
         )  # fmt: skip
         return done.stdout.strip()
@@ -68,7 +68,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
         fill(bench)
         environment = {**os.environ, "THREEGATE_WORKSPACE": str(bench.workspace.root)}
     server = subprocess.Popen(
-        [*THREEGATE, "page"],
+        [*THREEGATE, "serve", "page"],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert server.stdout is not None and server.stderr is not None

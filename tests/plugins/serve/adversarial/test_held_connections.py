@@ -150,7 +150,7 @@ def test_270_keep_no_operator_from_the_page_that_takes_passkeys(tmp_path: Path) 
     name = "approve.threegate.test"
     bench.settings(approval__passkey_origin=f"https://{name}:{port}")
     make_certificate(bench.workspace, name)
-    command = [sys.executable, "-m", "threegate", "--workspace", str(bench.workspace.root), "serve", "approve"]
+    command = [sys.executable, "-m", "threegate", "--workspace", str(bench.workspace.root), "serve", "passkeys"]
     with subprocess.Popen([*command, "--host", "127.0.0.1"], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None and process.stdout.readline().startswith("listening on ")

@@ -66,10 +66,10 @@ def test_a_manifest_that_cannot_be_read_stops_its_own_calls_only(tmp_path: Path)
         manifest = notes.workspace.tools / "notes.json"
         manifest.unlink()
         manifest.mkdir()  # what no process can read, root's neither
-        assert json.loads(notes.place.run("--json", "checkpoint", "list").out) == []
+        assert json.loads(notes.place.run("--json", "contracts", "checkpoints").out) == []
         waiting = notes.workspace.approved / draft.name
         signing = ("--as", "operator", "--key", str(notes.place.key), "--yes")
-        said = notes.place.run("countersign", str(waiting), *signing, expect=2).err
+        said = notes.place.run("approve", str(waiting), *signing, expect=2).err
         assert "tools_changed" in said and "cannot be read" in said and len(said.splitlines()) == 1
         notes.place.once()
         assert "status: refused" in notes.place.result(draft.stem) and notes.calls == []

@@ -42,7 +42,9 @@ def test_a_server_of_tools_runs_in_its_jail_below_the_service(machine: Machine, 
     program = machine.root / "opt" / server / "server.js"
     program.parent.mkdir(parents=True)
     program.write_text(NODE_SERVER)
-    threegate(machine, "service", "install", *options, "--yes", "--name", name)  # it hands the workspace over
+    threegate(
+        machine, "settings", "service", "install", *options, "--yes", "--name", name
+    )  # it hands the workspace over
     machine.run("systemctl", "stop", name)
     key = "/var/lib/threegate/key" if account else "/var/lib/gate/key"
     if account:
@@ -51,7 +53,7 @@ def test_a_server_of_tools_runs_in_its_jail_below_the_service(machine: Machine, 
     signing = ("--as", "operator", "--key", key, "--yes")
     words = ("tools", "add", server, *signing, "--", "/usr/bin/node", f"/opt/{server}/server.js")
     threegate(machine, *words, account=account)
-    threegate(machine, "service", "install", *options, "--yes", "--name", name)
+    threegate(machine, "settings", "service", "install", *options, "--yes", "--name", name)
     assert "RestrictNamespaces=no" in machine.run("cat", f"/etc/systemd/system/{name}.service").stdout
     (row,) = (
         row
@@ -72,4 +74,4 @@ def test_a_server_of_tools_runs_in_its_jail_below_the_service(machine: Machine, 
     assert ended["status"] == "succeeded", (ended, journal(machine, name))  # type: ignore[index]
     seen = json.loads(json.loads(out.read_text())["content"][0]["text"])
     assert seen == {"workspace": "ENOENT", "keys": "ENOENT", "links": ["lo"], "uid": 1000, "compiled": 2}
-    threegate(machine, "service", "uninstall", "--yes", "--name", name)
+    threegate(machine, "settings", "service", "uninstall", "--yes", "--name", name)

@@ -50,7 +50,7 @@ _ORIGIN = "threegate.local/"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What `threegate worker` was called with."""
+    """What `threegate serve worker` was called with."""
 
     broker: str
     operators: Path
@@ -80,7 +80,7 @@ def read_identity(folder: Path) -> Identity:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "is no certificate or key"
         raise Unavailable(
-            f"{folder}: tls.pem or {WORKSPACE_KEY}: {reason}; make them with: threegate cluster init"
+            f"{folder}: tls.pem or {WORKSPACE_KEY}: {reason}; make them with: threegate settings cluster"
         ) from None
     name = str(names[0].value) if len(names) == 1 else ""
     if not WORKER.fullmatch(name):

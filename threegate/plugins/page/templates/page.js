@@ -83,7 +83,7 @@
     }
     if (answer.status === 304) return fine();
     if (answer.status === 404) return kind === "notice" ? notice() : say("It is not there any more.");
-    if (!answer.ok) return say("This is not shown any more; type: threegate page");
+    if (!answer.ok) return say("This is not shown any more; type: threegate serve page");
     const text = await answer.text();
     if (kind === "list" && !getSelection().isCollapsed) return;
     tag = answer.headers.get("ETag") || "";
