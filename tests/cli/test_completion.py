@@ -87,7 +87,7 @@ def completed(words: str, tmp_path: Path) -> list[str]:
 
 def test_names_and_options_are_completed(tmp_path: Path) -> None:
     assert completed("threegate re", tmp_path) == ["review", "reject"]
-    assert completed("threegate serve wi", tmp_path) == ["witness"]
+    assert completed("threegate settings ad", tmp_path) == ["adopt"]
     assert completed("threegate approve --pri", tmp_path) == ["--print-statement"]
 
 

@@ -100,7 +100,7 @@ def test_a_restored_backup(workspace: Workspace, tmp_path: Path) -> None:
     shutil.rmtree(workspace.root)
     shutil.copytree(tmp_path / "backup", workspace.root)
     done = once(workspace)
-    assert done.returncode == 3 and "cut or restored" in done.stderr and "workspace adopt" in done.stderr
+    assert done.returncode == 3 and "cut or restored" in done.stderr and "settings adopt" in done.stderr
     untouched(workspace)
 
 

@@ -492,7 +492,7 @@ def test_a_checkpoint_does_not_hide_that_the_workspace_was_restored(tmp_path: Pa
     shutil.rmtree(workspace.root)
     shutil.copytree(tmp_path / "backup", workspace.root)
     for act in (write_trail_checkpoint, rotate):
-        with pytest.raises(Unavailable, match="workspace adopt"), Trail(workspace).locked() as held:
+        with pytest.raises(Unavailable, match="settings adopt"), Trail(workspace).locked() as held:
             act(held, actor="x")
     with Trail(workspace).locked() as held:
         assert "cut or restored" in str(held.outside_problem())

@@ -265,7 +265,7 @@ PASSKEY_LOGIN_SECONDS: Final = 300
 PASSKEY_STATEMENT_SECONDS: Final = 3600
 """How long after a draft was shown its statement may be signed there."""
 PAGE_CERTIFICATE_DAYS: Final = 800
-"""A certificate of `serve approve --make-ca`; browsers take at most 825 days."""
+"""A certificate of `serve passkeys --make-ca`; browsers take at most 825 days."""
 
 # ---- gate 3b: the contract language (docs/spec/4-contracts.md)
 CONTRACT_FILE_BYTES: Final = 256 * KIB

@@ -110,16 +110,16 @@ def test_a_request_goes_its_whole_way_and_era_waits(place: Place, only_base: dic
 
 
 REFUSED = {
-    "sandbox check": "ERA needs the extra era",
+    "doctor --sandbox": "ERA needs the extra era",
     "audit export --format in-toto": "a signed statement needs the extra export",
-    "evidence --out all.zip": "an evidence pack needs the extra export",
+    "audit pack --out all.zip": "an evidence pack needs the extra export",
     "serve http --no-auth": "this server needs the extra http",
     "serve mcp": "this server needs the extra mcp",
-    "page": "the page needs the extra http",
-    "witness serve --log x.pub": "a witness needs the extra http",
-    "cluster init x": "the plugin cluster needs the extra cluster",
-    "worker --broker amqps://b --operators o --identity i": "the plugin cluster needs the extra cluster",
-    "notify test": "a notice needs the extra notify",
+    "serve page": "the page needs the extra http",
+    "serve witness --log x.pub": "a witness needs the extra http",
+    "settings cluster x": "the plugin cluster needs the extra cluster",
+    "serve worker --broker amqps://b --operators o --identity i": "the plugin cluster needs the extra cluster",
+    "settings notify": "a notice needs the extra notify",
     "agent run generic --project ../project -- sh": "an agent needs the extra mcp",
 }
 """Commands that need an extra, and how their one line begins."""

@@ -49,12 +49,13 @@ def call_of(asked: RunPython | RunProgram, files: list[tuple[str, bytes]], reque
         tool, options = "run_program", _program(asked)
     else:
         tool, variables = "run_python", None if asked.inputs is None else json.dumps(asked.inputs, ensure_ascii=False)
-        if asked.where == "monty":
-            options = DraftOptions("monty", asked.purpose, code=asked.code, vars_json=variables)
-        else:
-            options = DraftOptions("ERA", asked.purpose, command=f"{_PYTHON} /in/{_CODE}")
-            own = {_CODE: asked.code, **({} if variables is None else {_INPUTS: variables})}
-            files = [*files, *((name, text.encode("utf-8", "surrogatepass")) for name, text in own.items())]
+        in_a_container = {_CODE: asked.code, **({} if variables is None else {_INPUTS: variables})}
+        ways: dict[str, tuple[DraftOptions, dict[str, str]]] = {
+            "monty": (DraftOptions("monty", asked.purpose, code=asked.code, vars_json=variables), {}),
+            "era": (DraftOptions("ERA", asked.purpose, command=f"{_PYTHON} /in/{_CODE}"), in_a_container),
+        }
+        options, own = ways[asked.where]
+        files = [*files, *((name, text.encode("utf-8", "surrogatepass")) for name, text in own.items())]
     _check_names([name for name, _ in files])
     options = replace(options, time_sec=asked.time_limit_sec, requested_by=requester)
     return DoorCall(tool, options, tuple(files))

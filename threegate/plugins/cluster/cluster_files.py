@@ -100,7 +100,7 @@ def enter_cluster(workspace: Workspace, made: MadeCluster, *, actor: str) -> boo
     try:
         with trail.locked() as held:
             broker = str(made.settings["cluster.broker"])
-            changed = SettingsChanged(reason="cluster init", broker=broker, workers=made.workers)
+            changed = SettingsChanged(reason="settings cluster", broker=broker, workers=made.workers)
             held.append(changed, actor=actor)
             held.sync()
             set_values(workspace.settings_file, made.settings)

@@ -16,7 +16,6 @@ import pwd
 import secrets
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -184,7 +183,7 @@ def _in_container(settings: Settings, manifest: Manifest) -> Started:
     descriptor = jails.memory_file(json.dumps(wanted))
     try:
         line = own_process("threegate.plugins.tools.mcp.server_container", str(descriptor))
-        process = _piped(line, kept, sys.executable, (descriptor,))
+        process = _piped(line, kept, line[0], (descriptor,))
     finally:
         os.close(descriptor)
     return Started(process, ExitStack(), in_container=True)
