@@ -96,7 +96,6 @@ NOT_RUN = {
     "threegate contracts open S [--requester R] [--workflow W --role R [--parent P]]": "the same",
     "threegate contracts close S": "the same",
     "threegate contracts workflows [W]": "the same",
-    "threegate contracts allow|deny ID": "the same",
     "threegate contracts kill session|subtree|workflow ID": "the same",
     "threegate contracts kill session ID": "the same",
     "threegate contracts allow ID": "the same",

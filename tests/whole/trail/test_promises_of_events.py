@@ -61,7 +61,7 @@ PROMISES: dict[str, tuple[str, str]] = {
     ),
     "drill_set": ("switched drills off", "plugins/drills/test_drills.py::test_switching_off_withdraws_it"),
     "agent_ended": (
-        "nothing of it lives any more",
+        "none of its processes is alive any more",
         "plugins/agents/test_agent_run_command.py::test_a_kill_leaves_nothing",
     ),
     "undone": (

@@ -230,7 +230,7 @@ def test_a_pin_that_was_moved_to_another_site(client: PasskeyClient) -> None:
 
 @pytest.mark.parametrize(
     ("more", "code", "words"),
-    [(["--yes"], 64, "No such option '--yes'"), ([], 2, "compare the passkey's fingerprint")],
+    [(["--yes"], 64, "No such option: --yes"), ([], 2, "compare the passkey's fingerprint")],
 )
 def test_none_is_enrolled_that_nobody_compared(
     bench: Bench, more: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]
