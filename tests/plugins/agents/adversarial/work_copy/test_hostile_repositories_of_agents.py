@@ -163,10 +163,8 @@ def test_forged_trees_and_blobs_are_not_proposed(user: Person) -> None:
     before = user.outside()
     done = user.run("/usr/bin/python3", "-c", FORGED, options=["--propose", "always"])
     for name in ("up", "deep", "odd"):
-        assert (
-            f"what it committed on {name} could not be proposed: the agent's branch: a tree has an invalid name"
-            in done.stderr
-        )
+        said = f"what it committed on {name} could not be proposed: the agent's branch: a tree has an invalid name"
+        assert said in done.stderr
     assert "what it committed on cut could not be proposed" in done.stderr, done
     assert "what it committed on lie could not be proposed" in done.stderr and "do not have this id" in done.stderr
     drafts = [path.read_text() for path in user.workspace.glob("tool-exec/agents/*/inbox/TR-*.md")]
