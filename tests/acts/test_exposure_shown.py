@@ -54,7 +54,7 @@ def test_both_facts_are_in_the_first_lines_of_the_review_screen(bench: Bench) ->
 
 def test_an_opaque_request_is_warned_about_with_its_reason(bench: Bench) -> None:
     first = screen(bench, era(bench, "awk '{print}' /in/a.py")).partition("== WHAT RUNS")[0]
-    assert "opaque: code may run that is not on the screen" in first and "awk is no data tool" in first
+    assert "opaque: code may run that is not on the screen" in first and "awk is not a data tool" in first
     assert "TG332" in first
     assert "medium, declared low: not all code is on the screen" in first
 
@@ -83,7 +83,7 @@ def test_a_secret_of_the_proxy_is_part_of_the_reach(bench: Bench) -> None:
 def test_commands_for_programs_carry_both_facts(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     path = era(bench, "timeout 5 sort /in/a.py")
     expected = {
-        "opacity": "opaque", "opacity_reason": "timeout is no data tool", "scripts": [], "reach": [],
+        "opacity": "opaque", "opacity_reason": "timeout is not a data tool", "scripts": [], "reach": [],
     }  # fmt: skip
     where = ["--workspace", str(bench.workspace.root)]
     capsys.readouterr()
@@ -93,7 +93,7 @@ def test_commands_for_programs_carry_both_facts(bench: Bench, capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out).items() >= expected.items()
     run([*where, "show", str(path)])
     text = capsys.readouterr().out
-    assert "opacity   opaque (timeout is no data tool)" in text and "reach     nothing" in text
+    assert "opacity   opaque (timeout is not a data tool)" in text and "reach     nothing" in text
 
 
 def test_the_verdict_of_an_approved_request_and_its_status_keep_both_facts(

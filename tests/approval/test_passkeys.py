@@ -290,7 +290,7 @@ SECOND = SoftPasskey(credential=b"credential-2")
         (PASSKEY.line(), PASSKEY.pin() * 2, "a second time"),
         (PASSKEY.line(), PASSKEY.pin().replace("approve.", "other."), "does not pin"),
         (PASSKEY.line(), PASSKEY.pin().replace(" approve.", " other.", 1), "RPID"),
-        (PASSKEY.line(), PASSKEY.pin().replace("https", "http"), "is no origin like"),
+        (PASSKEY.line(), PASSKEY.pin().replace("https", "http"), "is not an origin like"),
         (PASSKEY.line(), PASSKEY.pin().replace(" https", "  https"), "is not: SHA256"),
         (PASSKEY.line(), "", "is empty"),
         (PASSKEY.line(), PASSKEY.pin()[:-1], "newline"),
@@ -346,7 +346,7 @@ def test_files_that_fit_are_read_back() -> None:
     ],
 )  # fmt: skip
 def test_origins_that_nothing_may_be_pinned_to(origin: str) -> None:
-    with pytest.raises(ValueError, match="is no origin like"):
+    with pytest.raises(ValueError, match="is not an origin like"):
         passkey_of(PASSKEY.spki, origin, "Y3JlZA")
 
 

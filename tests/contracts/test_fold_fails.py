@@ -11,7 +11,7 @@ from threegate.trail.payloads import Refused
 
 
 def spoil(on: Stage) -> None:
-    """Write an event that no session can take: the key of its call is no number."""
+    """Write an event that no session can take: the key of its call is not a number."""
     with on.context.trail.locked() as held:
         held.append(
             Refused.from_data({"contract": {"session": "default:uid-0", "requester": "uid-0", "loop": "no number"}}),

@@ -41,7 +41,7 @@ def test_each_package_of_the_card_is_named_with_the_file_where_it_works() -> Non
 
 @differs("The daemon uses the `inbox/` and `tool-exec/` of the checkout")
 def test_the_daemon_uses_inbox_and_tool_exec_of_the_checkout_after_init(tmp_path: Path) -> None:
-    """What a clone brings there for people is no draft."""
+    """What a clone brings there for people is not a draft."""
     clone = tmp_path / "clone"
     for folder in ("inbox", "tool-exec"):
         shutil.copytree(ROOT / folder, clone / folder)

@@ -40,7 +40,7 @@ def guard_langchain_tool(tool: Any, gate: Gate) -> Any:
 def guard_openai_tool(tool: Any, gate: Gate) -> Any:
     """A copy of an OpenAI Agents SDK `FunctionTool` whose `on_invoke_tool` runs only on accept.
 
-    The gate sees the JSON arguments that the model wrote; arguments that are no JSON object are refused. A
+    The gate sees the JSON arguments that the model wrote; arguments that are not a JSON object are refused. A
     refusal is raised as ToolCallBlocked, which the SDK hands to the run. Raises TypeError for other tools.
     """
     invoke = getattr(tool, "on_invoke_tool", None)

@@ -136,7 +136,7 @@ def guard(
     """Wrap a function, sync or async, so that it runs only on accept; name, signature and docstring stay.
 
     `authorization_state` and `evidence_refs` may be functions of the bound arguments. `describe` turns bound
-    arguments that are no JSON into an object that is. Otherwise ToolCallBlocked is raised, or with
+    arguments that are not JSON into an object that is. Otherwise ToolCallBlocked is raised, or with
     on_block="return" the contract's ``{"blocked": True, "aana": ...}`` is returned. Usable as ``guard(fn, ...)`` and
     as ``@guard(...)``. Raises OSError, before the function is entered, when the log cannot be written.
     """

@@ -2,7 +2,7 @@
 
 Invariant: every file below tool-exec/ is announced by an event, with its digest, and is where the trail says, or it is
 a problem that names its path. Exempt are the files of EXEMPT, the space reserved for results and the run folders of
-requests in flight, and nothing else. What is no plain file or folder is a problem wherever it is, and is never opened.
+requests in flight, and nothing else. What is not a plain file or folder is a problem wherever it is, and is never opened.
 
 Works on the stream of events: memory grows with what is open (requests that wait or run, pinned inputs), not with the
 trail. Names are compared as a sum; only when something disagrees a second, exact pass under the trail's lock names it.
@@ -588,7 +588,7 @@ class FolderAudit:
 
     def _check_contract(self, path: str, found: dict[str, str]) -> None:
         if not _CONTRACT(path):
-            self.result.note(self.workspace.tool_exec / path, "is no contract: nothing reads it")
+            self.result.note(self.workspace.tool_exec / path, "is not a contract: nothing reads it")
             return
         if (data := self._files.read(path, limits.CONTRACT_FILE_BYTES)) is not None:
             found[path.removeprefix("contracts/")] = hashlib.sha256(data).hexdigest()
@@ -610,7 +610,7 @@ class FolderAudit:
                 self.result.note(self.workspace.contracts / name, f"{what}: not yet taken up by a daemon")
 
     def _no_file(self, path: str) -> None:
-        self._bad(path, "is no regular file with one link; look who put it there")
+        self._bad(path, "is not a regular file with one link; look who put it there")
         self._names.find(path)
 
     def _goes_into(self, path: str) -> bool:

@@ -54,7 +54,7 @@ class ToolExecFiles:
                 self._cannot_read(here, error)
 
     def compare(self, path: str, digest: str | None, most: int, message: str) -> None:
-        """Report a file that does not have the digest. One that is missing, or is no regular file, is not reported
+        """Report a file that does not have the digest. One that is missing, or is not a regular file, is not reported
         here.
         """
         found = hashlib.sha256()

@@ -97,7 +97,7 @@ class SessionStore:
                 table = SessionTable.from_json(compiled, kept["book"])
                 self._seq = kept["trail_seq"]
         except (OSError, StrictJSONError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
-            pass  # a missing or unreadable cache is no problem: the trail is folded again
+            pass  # a missing or unreadable cache is not a problem: the trail is folded again
         self._table = table
         return table
 

@@ -23,7 +23,7 @@ _BRACKET: Final = re.compile(r"[\[{\]}]")
 
 
 class StrictJSONError(ValueError):
-    """The bytes are no JSON value that has exactly one meaning. The text never repeats the value."""
+    """The bytes are not a JSON value that has exactly one meaning. The text never repeats the value."""
 
 
 def sha256_hex(data: bytes) -> str:
@@ -113,7 +113,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(_name: str) -> Any:
-    raise StrictJSONError("NaN and infinities are no JSON")
+    raise StrictJSONError("NaN and infinities are not JSON")
 
 
 def _float(text: str) -> float:

@@ -103,7 +103,7 @@ def truncate_fd(descriptor: int, size: int, path: str | Path) -> None:
 def reserve_fd(descriptor: int, offset: int, length: int, path: str | Path) -> None:
     """Reserve space behind a file's end without changing its size (fallocate, FALLOC_FL_KEEP_SIZE).
 
-    Raises OSError (ENOSPC, EDQUOT); a file system that cannot reserve is no error.
+    Raises OSError (ENOSPC, EDQUOT); a file system that cannot reserve is not an error.
     """
     _tell("before", "reserve", path)
     _reserve_blocks(descriptor, offset, length, path)
@@ -113,7 +113,7 @@ def reserve_fd(descriptor: int, offset: int, length: int, path: str | Path) -> N
 def _reserve_blocks(descriptor: int, offset: int, length: int, path: str | Path) -> None:
     """Reserve blocks without changing a file's size (fallocate, FALLOC_FL_KEEP_SIZE). `path` is for messages.
 
-    Raises OSError (ENOSPC, EDQUOT); a file system that cannot reserve is no error.
+    Raises OSError (ENOSPC, EDQUOT); a file system that cannot reserve is not an error.
     """
     if _libc.fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(offset), ctypes.c_int64(length)):
         error = _last_error(path)

@@ -1,7 +1,7 @@
 """The operators of contracts and grants, as functions over JSON values.
 
 Invariant: pure; a value of a type that an operator cannot judge is neither true nor false. Regular expressions run in
-linear time (RE2); a bool is no number; equality is deep JSON equality.
+linear time (RE2); a bool is not a number; equality is deep JSON equality.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Test = Callable[[Any], bool | None]
 
 
 class BadPattern(ValueError):
-    """The text is no linear-time pattern."""
+    """The text is not a linear-time pattern."""
 
 
 def json_equal(left: Any, right: Any) -> bool:
-    """Deep JSON equality: 1 equals 1.0, true is no number."""
+    """Deep JSON equality: 1 equals 1.0, true is not a number."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, list):

@@ -629,7 +629,7 @@ AGENT_COPY_ENTRIES: Final = 500_000
 AGENT_COPY_BYTES: Final = 16 * 1024 * MIB
 AGENT_SMALL_BYTES: Final = 32 * MIB
 AGENT_SMALL_ENTRIES: Final = 2_000
-"""A project that is copied whole for its owner's agent, in about 0.2 s, and is no overlay."""
+"""A project that is copied whole for its owner's agent, in about 0.2 s, and is not an overlay."""
 """A project that a plain work copy is made of."""
 AGENT_PATH_DEPTH: Final = 64
 AGENT_TMP_BYTES: Final = 1024 * MIB

@@ -84,7 +84,7 @@ def _remove_or_lift(folder: int, name: str) -> None:
 
 
 def _unlinked(folder: int, name: str) -> bool:
-    """Remove an entry that is no folder; a folder is made writable, as it must be to be listed or moved."""
+    """Remove an entry that is not a folder; a folder is made writable, as it must be to be listed or moved."""
     try:
         os.unlink(name, dir_fd=folder)
     except IsADirectoryError:

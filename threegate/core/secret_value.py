@@ -30,7 +30,7 @@ def read_secret(name: str, reference: SecretReference) -> str:
             raise Unavailable(f"no secret: the file of secrets.{name} cannot be read ({error.strerror})") from None
         text = data.decode("ascii", "replace").strip()
     if not _VALUE.fullmatch(text):
-        raise Unavailable(f"no secret: what secrets.{name} names is missing or is no token")
+        raise Unavailable(f"no secret: what secrets.{name} names is missing or is not a token")
     if len(text) < limits.SECRET_CHARS_MIN:
         raise Unavailable(
             f"no secret: what secrets.{name} names has fewer than {limits.SECRET_CHARS_MIN} characters and could not "

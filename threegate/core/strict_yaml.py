@@ -80,7 +80,7 @@ _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
 class StrictYAMLRefused(Exception):
-    """The text is no YAML of the strict kind. `line` and `column` count from 1; `detail` is what
+    """The text is not YAML of the strict kind. `line` and `column` count from 1; `detail` is what
     libyaml or the reader of plain scalars says, the bound, or the key; `first_line` is where a duplicate key is first.
     """
 
@@ -323,7 +323,7 @@ class _Reader:
             return
         self._check_indent(start, end, comments=False)
         if not style and self._in_flow() and not _FLOW_WORD.match(text, start):
-            raise self._refused_at("syntax", start, f"{text[start]!r} is no word in brackets; put it in quotes")
+            raise self._refused_at("syntax", start, f"{text[start]!r} is not a word in brackets; put it in quotes")
         if style == '"' and not _ESCAPES.fullmatch(text, start + 1, end - 1):
             raise self._refused_at("syntax", start, "the text has an escape that YAML does not know")
 

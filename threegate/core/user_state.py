@@ -45,7 +45,7 @@ class UserState:
         except (OSError, ValueError) as error:
             raise Unavailable(f"{self.head_file}: cannot be read ({error})") from None
         if not isinstance(value, dict):
-            raise Unavailable(f"{self.head_file}: is no JSON object")
+            raise Unavailable(f"{self.head_file}: is not a JSON object")
         return value
 
     def write_head(self, value: Mapping[str, str | int]) -> None:

@@ -24,7 +24,7 @@ def parse_origin(text: str) -> tuple[str, int]:
     match = _ORIGIN.fullmatch(text)
     host, port = (match[1], int(match[2] or _HTTPS_PORT)) if match else ("", 0)
     if not host or len(host) > limits.HOST_CHARS or port > 65535 or (match and match[2] == str(_HTTPS_PORT)):
-        raise ValueError("is no origin like https://approve.example.org or https://approve.example.org:8443")
+        raise ValueError("is not an origin like https://approve.example.org or https://approve.example.org:8443")
     if host.endswith(".localhost"):
         raise ValueError("is on localhost, where any program of this machine can take its place")
     return host, port

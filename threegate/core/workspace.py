@@ -145,9 +145,9 @@ class Workspace:
         """What was decided about secrets in projects of agents."""
 
     def agent_run(self, run_id: str) -> AgentRun:
-        """The folder of one run of an agent, whether it is there or not. Raises InvalidInput for what is no run id."""
+        """The folder of one run of an agent, whether it is there or not. Raises InvalidInput for what is not a run id."""
         if not is_agent_run_id(run_id):
-            raise InvalidInput(f"{run_id!r} is no run of an agent; see: threegate agent list")
+            raise InvalidInput(f"{run_id!r} is not a run of an agent; see: threegate agent list")
         return AgentRun(run_id, self.agents / run_id)
 
     def draft_folders(self) -> list[Path]:
@@ -205,7 +205,7 @@ class Workspace:
         return hold_below(self.root, folder)
 
     def replaced_folder(self) -> str | None:
-        """Which folder is not there or is no folder any more (a link, a file), in one line; None when all are
+        """Which folder is not there or is not a folder any more (a link, a file), in one line; None when all are
         folders.
         """
         for name in _FOLDERS:  # a folder comes before what is in it
@@ -217,7 +217,7 @@ class Workspace:
                 if stat.S_ISDIR(found):
                     continue
                 why = "a link" if stat.S_ISLNK(found) else "a file"
-            return f"{name}/ is no folder ({why}); put the folder back, and no link in its place"
+            return f"{name}/ is not a folder ({why}); put the folder back, and no link in its place"
         return None
 
     def load_settings(self) -> Settings:

@@ -197,7 +197,7 @@ def check_vars(text: str) -> tuple[Problem, ...]:
     except _Refused as error:
         return (Problem(error.rule, 1, 1, str(error)),)
     if not isinstance(value, dict):
-        return (Problem("TG414", 1, 1, "the inputs are no object; write {…}"),)
+        return (Problem("TG414", 1, 1, "the inputs are not an object; write {…}"),)
     most = limits.FINDINGS_PER_RULE  # each is looked for in the text again
     return tuple(sorted({*islice(_keys(value, text), most), *islice(_hidden(value, text), most)}))
 
@@ -218,12 +218,12 @@ def _depth(text: str) -> int:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise _Refused("TG412", "a key stands twice in one object; keep one")
+        raise _Refused("TG412", "a key occurs twice in one object; keep one")
     return result
 
 
 def _constant(name: str) -> Any:
-    raise _Refused("TG413", f"{name} is no JSON; write a string")
+    raise _Refused("TG413", f"{name} is not JSON; write a string")
 
 
 def _float(digits: str) -> float:
@@ -243,7 +243,7 @@ def _keys(value: dict[str, Any], text: str) -> Iterator[Problem]:
     """Keys that cannot be variables, each at its first place in the text."""
     for key in value:
         if not _NAME.fullmatch(key):
-            why = "is no name of ASCII letters, digits and _ that begins with a letter"
+            why = "is not a name of ASCII letters, digits and _ that begins with a letter"
         elif key in _TAKEN:
             why = "is a keyword or a builtin of Python"
         elif key in MONTY_NAMES or key in sys.stdlib_module_names:

@@ -1,6 +1,6 @@
 """Rules for the whole file: what no part of a request may contain, prose or code.
 
-Prose is judged sentence by sentence: what a sentence denies ("does not read /etc") is no attempt. Command,
+Prose is judged sentence by sentence: what a sentence denies ("does not read /etc") is not an attempt. Command,
 Code and Inputs (JSON) have their own readers that distinguish patterns from paths; here those sections are
 searched only for secrets.
 """
@@ -61,7 +61,7 @@ def check_content(text: str, *, secrets: Sequence[Found] | None = None) -> tuple
     Never raises; linear time.
     """
     found = [
-        (item.start, "TG501", f"a secret stands here ({item.kind}); take it out and revoke it")
+        (item.start, "TG501", f"this looks like a secret ({item.kind}); take it out and revoke it")
         for item in (find_secrets(text) if secrets is None else secrets)
     ]
     prose = _prose(text)

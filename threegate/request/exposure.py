@@ -99,7 +99,7 @@ def command_exposure(argv: Sequence[str], workdir: str, inputs: Sequence[Input])
         return Exposure("opaque" if why else "transparent", why or "a data tool with harmless options")
     name = script.removeprefix("/in/") if workdir == "/in" or script.startswith("/in/") else ""
     if not any(item.name == name and not item.unpack for item in inputs):
-        return Exposure("opaque", "the script is no declared input")
+        return Exposure("opaque", "the script is not a declared input")
     scripts = [name]
     for item in inputs:
         ending = item.name.rpartition(".")[2].lower()

@@ -92,7 +92,7 @@ def read_time(node: YamlNode, rule: str) -> datetime:
     try:
         return datetime(year, month, day, hour, minute, second, int((match[7] or "").ljust(6, "0")), tzinfo=UTC)
     except ValueError:
-        raise FieldError(rule, "is no date and time that exists") from None
+        raise FieldError(rule, "is not a date and time that exists") from None
 
 
 def check_file_name(name: str) -> str | None:

@@ -284,7 +284,7 @@ def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
             findings.at("TG120", key_node, f"unknown key{near}; see schemas/tool-request.schema.md")
             continue
         if version not in key.versions:
-            findings.at("TG170", key_node, f"{name} is no key of a request of version {version}; leave it out")
+            findings.at("TG170", key_node, f"{name} is not a key of a request of version {version}; leave it out")
             continue
         if name in (*APPROVAL_KEYS, _CHOICE) and not _is_filled(root, name):
             continue
@@ -332,7 +332,7 @@ def check_together(root: YamlNode, values: Mapping[str, Any], rules: Backend, fi
         ours = (*rules.keys, *rules.optional)
         for name, key in KEYS.items():
             if key.versions == rules.version == "2" and name in root.value and name not in ours:
-                findings.at("TG170", root.value[name][0], f"{name} is no key of backend {rules.name}; leave it out")
+                findings.at("TG170", root.value[name][0], f"{name} is not a key of backend {rules.name}; leave it out")
     if rules.language and values.get("language", rules.language).casefold() != rules.language:
         findings.at("TG137", place("language"), f"language must be {rules.language} for backend {rules.name}")
     if not rules.network and values.get("network") == "allowlist":

@@ -36,7 +36,7 @@ def read_target(text: str) -> NetworkTarget:
     number = DEFAULT_PORT
     if colon:
         if not _PORT.fullmatch(port) or int(port) > 65535:
-            raise HostError("the port is no number from 1 to 65535 (an IPv6 address or a URL is no host)")
+            raise HostError("the port is not a number from 1 to 65535 (an IPv6 address or a URL is not a host)")
         number = int(port)
     return NetworkTarget(read_host(host), number)
 

@@ -79,7 +79,7 @@ def read_outputs(node: YamlNode, findings: Findings) -> tuple[OutputFile, ...]:
             continue
         path, wrong = check_output_path(fields["path"].value)
         if wrong is None and path in read:
-            wrong = "stands twice"
+            wrong = "occurs twice"
         if wrong is not None:
             findings.at("TG157", fields["path"], f"the output path {wrong}")
             continue
@@ -109,7 +109,7 @@ def read_allowlist(node: YamlNode, findings: Findings) -> tuple[NetworkTarget, .
             findings.at("TG159", entry, f"no host of the allowlist: {error}")
             continue
         if target in read:
-            findings.at("TG159", entry, "this host and port stand twice")
+            findings.at("TG159", entry, "this host and port occur twice")
         read[target] = None
     return tuple(read)
 

@@ -148,7 +148,7 @@ def _split(
         if name not in expected:
             findings.add("TG201", section.heading, 4, _unknown(name, backend))
         elif name in sections:
-            message = f"## {name} stands twice; the first is on line {sections[name].heading}"
+            message = f"## {name} occurs twice; the first is on line {sections[name].heading}"
             findings.add("TG203", section.heading, 1, message)
         else:
             if expected.index(name) < last:
@@ -390,7 +390,7 @@ def merge_outputs(
             continue
         path, wrong = check_output_path(entry.path)
         if wrong is None and path in read:
-            wrong = "stands twice"
+            wrong = "occurs twice"
         if wrong is not None:
             findings.add("TG241", entry.line, 3, f"the output path {wrong}")
             continue
@@ -420,7 +420,7 @@ def read_risk(section: BodySection, network: str | None, findings: Findings) -> 
     for (label, index, first), (_, end, _) in pairwise((*marks, ("", len(section.lines), ""))):
         line = section.first_line + index
         if label in answers:
-            findings.add("TG251", line, 1, f"'{label.capitalize()}:' stands twice; say it once")
+            findings.add("TG251", line, 1, f"'{label.capitalize()}:' occurs twice; say it once")
             continue
         further = section.lines[index + 1 : end]
         if label in _WORDS:

@@ -23,15 +23,15 @@ FENCE: Final = "---"
 _LONE_CR: Final = re.compile(r"\r(?!\n)")
 _ONE_DOCUMENT: Final = ("TG115", "the front matter is one document without YAML directives or further '---'")
 _REFUSED: Final[dict[Kind, tuple[str, str]]] = {
-    "syntax": ("TG110", "this is no YAML: {0.detail}"),
-    "character": ("TG110", "this is no YAML: {0.detail}"),
+    "syntax": ("TG110", "this is not YAML: {0.detail}"),
+    "character": ("TG110", "this is not YAML: {0.detail}"),
     "depth": ("TG111", "nested deeper than {0.detail} levels; make it flatter"),
     "nodes": ("TG111", "more than {0.detail} values; make it shorter"),
     "anchor": ("TG112", "anchors (&name) are not allowed; write the value out"),
     "alias": ("TG112", "aliases (*name) are not allowed; write the value out"),
     "merge_key": ("TG112", "merge keys (<<) are not allowed; write the keys out"),
     "tag": ("TG113", "tags (!name) are not allowed; write a plain value"),
-    "duplicate_key": ("TG114", "this key stands twice; the first is on line {0.first_line}"),
+    "duplicate_key": ("TG114", "this key occurs twice; the first is on line {0.first_line}"),
     "bad_key": ("TG115", "a key is a plain word, not a collection"),
     "document": _ONE_DOCUMENT,
     "directive": _ONE_DOCUMENT,

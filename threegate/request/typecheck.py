@@ -59,7 +59,7 @@ def check_types(
 def type_findings(request: Request, *, binary: Path | None = None, seconds: float = 5.0) -> tuple[Finding, ...]:
     """The warnings for a request, at the lines of its file: what a verdict and `approve` add to the report.
 
-    () for a request that is no Monty request. Never raises, never runs the code.
+    () for a request that is not a Monty request. Never raises, never runs the code.
     """
     action = request.action
     if not action.source:

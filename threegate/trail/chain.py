@@ -45,11 +45,11 @@ class Chain:
         self.line = b""
 
     def take(self, line: bytes) -> Event:
-        """The next event. Raises LineError (the line is no event) or ChainError (it is another one's successor)."""
+        """The next event. Raises LineError (the line is not an event) or ChainError (it is another one's successor)."""
         event = parse_line(line)
         if self.seq == 0:
             if event.type != "workspace_created" or event.seq != 1:
-                raise ChainError("is no beginning of a trail (workspace_created, seq 1)")
+                raise ChainError("is not the beginning of a trail (workspace_created, seq 1)")
             if not WORKSPACE_ID.fullmatch(event.prev):
                 raise ChainError("does not name the workspace's id")
         elif event.seq != self.seq + 1:
@@ -129,7 +129,7 @@ def open_segment(path: Path, flags: int = os.O_RDONLY) -> int:
     status = os.fstat(descriptor)
     if status.st_mode & 0o170000 != 0o100000 or status.st_nlink != 1:
         os.close(descriptor)
-        raise TrailError(f"{path}: is no regular file with one link; look who put it there")
+        raise TrailError(f"{path}: is not a regular file with one link; look who put it there")
     return descriptor
 
 

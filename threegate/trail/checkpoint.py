@@ -46,12 +46,12 @@ class NoteSignature:
 def parse_signature_line(line: str) -> NoteSignature:
     """One signature line, without its newline. Raises InvalidInput."""
     if _SIGNATURE_LINE.fullmatch(line) is None:
-        raise InvalidInput("has a line that is no signature line of a note")
+        raise InvalidInput("has a line that is not a signature line of a note")
     _, name, encoded = line.split(" ")
     try:
         raw = base64.b64decode(encoded, validate=True)
     except binascii.Error:
-        raise InvalidInput("has a signature that is no base64") from None
+        raise InvalidInput("has a signature that is not base64") from None
     return NoteSignature(name, raw[:4], raw[4:])
 
 
@@ -79,13 +79,13 @@ class TrailCheckpoint:
         try:
             match = _NOTE.fullmatch(data.decode("utf-8")) if len(data) <= limits.TRAIL_CHECKPOINT_BYTES else None
             if match is None:
-                raise InvalidInput("is no signed trail checkpoint (origin, size, root, blank line, signatures)")
+                raise InvalidInput("is not a signed trail checkpoint (origin, size, root, blank line, signatures)")
         except UnicodeDecodeError:
-            raise InvalidInput("is no signed trail checkpoint (not UTF-8)") from None
+            raise InvalidInput("is not a signed trail checkpoint (not UTF-8)") from None
         signatures = tuple(map(parse_signature_line, match["signatures"].splitlines()))
         result = cls(match["origin"], int(match["size"]), base64.b64decode(match["root"]), signatures)
         if result.render() != data:
-            raise InvalidInput("is no signed trail checkpoint in its only form (base64 with spare bits)")
+            raise InvalidInput("is not a signed trail checkpoint in its only form (base64 with spare bits)")
         return result
 
     def verify(self, key: VerifierKey) -> None:
@@ -134,15 +134,15 @@ class LineProof:
         except UnicodeDecodeError:
             match = None
         if match is None:
-            raise InvalidInput("is no proof of the form c2sp.org/tlog-proof@v1 with its line as extra")
+            raise InvalidInput("is not a proof of the form c2sp.org/tlog-proof@v1 with its line as extra")
         try:
             line = base64.b64decode(match["line"], validate=True)
         except binascii.Error:
-            raise InvalidInput("is no proof: its line is no base64") from None
+            raise InvalidInput("is not a proof: its line is not base64") from None
         hashes = tuple(base64.b64decode(item) for item in match["hashes"].splitlines())
         result = cls(line, int(match["index"]), hashes, TrailCheckpoint.parse(match["note"].encode()))
         if result.render() != data:
-            raise InvalidInput("is no proof in its only form (base64 with spare bits)")
+            raise InvalidInput("is not a proof in its only form (base64 with spare bits)")
         return result
 
     def verify(self, key: VerifierKey) -> None:

@@ -76,9 +76,9 @@ def with_cosignature(note: TrailCheckpoint, key: WitnessKey, lines: bytes) -> Tr
     try:
         text = lines.decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidInput("is no list of signature lines (not UTF-8)") from None
+        raise InvalidInput("is not a list of signature lines (not UTF-8)") from None
     if not text.endswith("\n"):
-        raise InvalidInput("is no list of signature lines (its end is missing)")
+        raise InvalidInput("is not a list of signature lines (its end is missing)")
     found = [parse_signature_line(line) for line in text.removesuffix("\n").split("\n")]
     ours = tuple(item for item in found if (item.name, item.key_id) == (key.name, key.key_id))
     key.time_of(replace(note, signatures=ours))
@@ -108,9 +108,9 @@ class AddCheckpoint:
         except UnicodeDecodeError:
             match = None
         if match is None:
-            raise InvalidInput("is no request of the form: old SIZE, proof lines, blank line, checkpoint")
+            raise InvalidInput("is not a request of the form: old SIZE, proof lines, blank line, checkpoint")
         proof = tuple(base64.b64decode(item) for item in match["proof"].splitlines())
         result = cls(int(match["old"]), proof, TrailCheckpoint.parse(match["note"].encode()))
         if result.render() != data:
-            raise InvalidInput("is no request in its only form (base64 with spare bits)")
+            raise InvalidInput("is not a request in its only form (base64 with spare bits)")
         return result

@@ -88,7 +88,7 @@ def known_kinds() -> dict[str, type[Payload]]:
 
 
 class LineError(ValueError):
-    """A line that is no event. The text says what is wrong with it and never repeats it."""
+    """A line that is not an event. The text says what is wrong with it and never repeats it."""
 
 
 class _Line(NamedTuple):
@@ -276,7 +276,7 @@ def parse_line(line: bytes) -> Event:
     try:
         value = _loads(line)
     except orjson.JSONDecodeError:
-        raise LineError("is no JSON") from None
+        raise LineError("is not JSON") from None
     try:
         version, seq, time, kind, request_id, actor, data, prev, digest = _fields(value)
     except (KeyError, TypeError, IndexError):

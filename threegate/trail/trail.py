@@ -116,7 +116,7 @@ class Trail:
     ) -> Trail:
         """Begin the trail of a new workspace: key, first event, outside head. Raises TrailError, OSError."""
         if not WORKSPACE_ID.fullmatch(workspace_id):
-            raise TrailError(f"{workspace_id!r} is no workspace id (ws- and 32 hex digits)")
+            raise TrailError(f"{workspace_id!r} is not a workspace id (ws- and 32 hex digits)")
         if workspace.trail_file.exists() or segment_paths(workspace.audit):
             raise TrailError(f"{workspace.trail_file}: there is a trail already; it is never begun again")
         key = workspace_key.make_key(workspace_id)
@@ -423,7 +423,7 @@ class Trail:
             except LineError:
                 continue
             if line != tail:
-                raise TrailError(f"{place}, and whole lines follow it: this is no torn end; nothing is started")
+                raise TrailError(f"{place}, and whole lines follow it: this is not a torn end; nothing is started")
         events = islice(read_events(open_parts(self._folder, self._path)), self._chain.seq)
         if evidence := evidence_of_truncation(self.workspace, self._index, events):
             raise TrailError(f"{place}, and {evidence[0]} is ahead of what remains; nothing is started")

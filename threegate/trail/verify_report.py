@@ -49,7 +49,7 @@ class Verification:
         return self.problem_count == 0
 
     def note(self, place: str | Path, message: str) -> None:
-        """Note what is no problem."""
+        """Note what is not a problem."""
         if len(self.notes) < limits.VERIFY_PROBLEMS:
             self.notes.append(TrailProblem(str(place), 0, message))
 

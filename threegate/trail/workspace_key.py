@@ -109,7 +109,7 @@ def make_key(workspace_id: str) -> SigningKey:
 
 
 def load_key(workspace_id: str) -> SigningKey:
-    """The workspace's key of this user. Raises Unavailable when it is not here or is no key."""
+    """The workspace's key of this user. Raises Unavailable when it is not here or is not a key."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     path = UserState.of(workspace_id).key_file
@@ -117,7 +117,7 @@ def load_key(workspace_id: str) -> SigningKey:
         text = durable.read_regular(path, max_bytes=limits.KEY_FILE_BYTES)
         private = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text.decode("ascii").strip()))
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is no key"
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not a key"
         raise Unavailable(
             f"{path}: the workspace's key cannot be read ({reason}); it is kept by the user who ran init"
         ) from None

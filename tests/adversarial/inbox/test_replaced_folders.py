@@ -34,7 +34,7 @@ def test_each_is_named(bench: Bench, name: str, kind: str, tmp_path: Path) -> No
         elif kind == "file":
             place.write_text("")
         told = workspace.replaced_folder()
-        assert told is not None and told.startswith(f"{name}/ is no folder ("), told
+        assert told is not None and told.startswith(f"{name}/ is not a folder ("), told
     finally:
         place.unlink(missing_ok=True)
         os.rename(away, place)
@@ -45,6 +45,6 @@ def test_a_workspace_that_is_gone_is_said_so(bench: Bench) -> None:
     away = bench.workspace.root.with_name("gone")
     os.rename(bench.workspace.root, away)
     try:
-        assert "inbox/ is no folder" in str(bench.workspace.replaced_folder())
+        assert "inbox/ is not a folder" in str(bench.workspace.replaced_folder())
     finally:
         os.rename(away, bench.workspace.root)

@@ -529,7 +529,7 @@ EITHER = {
 """Where two rules are right."""
 
 CODES: list[Attack] = [
-    ("code that is no Python", code("x = = 1"), "TG401"),
+    ("code that is not Python", code("x = = 1"), "TG401"),
     ("code nested without end", code("x = " + "(" * 9000 + ")" * 9000), "TG402"),
     ("code imports a socket", code("import socket"), "TG403"),
     ("code imports subprocess", code("from subprocess import run"), "TG403"),
@@ -538,7 +538,7 @@ CODES: list[Attack] = [
     ("code reads the host", code("open('/etc/passwd').read()"), "TG405"),
     ("code reads a device", code("open('/dev/sda').read()"), "TG406"),
     ("code has a secret", code(f"key = '{KEY}'"), "TG501"),
-    ("variables are no JSON", variables("{'a': 1}"), "TG411"),
+    ("variables are not JSON", variables("{'a': 1}"), "TG411"),
     ("variables with a trailing comma", variables('{"a": 1,}'), "TG411"),
     ("variables nested without end", variables('{"a": ' + "[" * 9000 + "]" * 9000 + "}"), "TG411"),
     ("variable twice", variables('{"a": 1, "a": 2}'), "TG412"),
@@ -548,7 +548,7 @@ CODES: list[Attack] = [
     ("variables are a list", variables("[1]"), "TG414"),
     ("variable is a keyword", variables('{"class": 1}'), "TG415"),
     ("variable shadows open", variables('{"open": 1}'), "TG415"),
-    ("variable is no name", variables('{"a-b": 1}'), "TG415"),
+    ("variable is not a name", variables('{"a-b": 1}'), "TG415"),
     ("variables decode to a hidden character", variables('{"a": "\\u202e"}'), "TG107"),
     ("variables with a lone surrogate", variables('{"a": "\\ud800"}'), "TG107"),
 ]

@@ -95,7 +95,7 @@ def test_after_a_plain_init_answers_are_their_owners(plain: Place) -> None:
 @pytest.mark.root
 def test_a_stranger_reads_nothing_after_a_plain_init(plain: Place) -> None:
     said = read_by(STRANGER, plain)
-    assert "threegate.toml" in said  # what is no secret of a request
+    assert "threegate.toml" in said  # what is not a secret of a request
     assert not [word for word in (CANARY, "TR-", "TS-", "verdict") if word in said]
 
 

@@ -1,4 +1,4 @@
-"""What is no secret is not found: what people report of scanners."""
+"""What is not a secret is not found: what people report of scanners."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ HONEST = [
     "sha256~ is how OpenShift's tokens begin",
     "the ops_team and pplx-online",
     "pattern.match",
-    "A~Q~B is no path",
+    "A~Q~B is not a path",
 ]
 
 
@@ -282,7 +282,7 @@ def test_a_masked_text_is_clean() -> None:
 def test_detect_secrets_finds_nothing_by_form_that_we_do_not() -> None:
     """Each keyed detector of the library, asked about our examples and about its own forms."""
     left_out = {
-        "Public IP (ipv4)": "docs/spec/1-tool-request.md: an address is no secret",
+        "Public IP (ipv4)": "docs/spec/1-tool-request.md: an address is not a secret",
         "Base64 High Entropy String": "no entropy guesses",
         "Hex High Entropy String": "no entropy guesses",
         "Secret Keyword": "test_assignments.py",

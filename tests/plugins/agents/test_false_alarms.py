@@ -1,4 +1,4 @@
-"""What is no secret hides no file: those of the packages that these tests are run with, and what people report."""
+"""What is not a secret hides no file: those of the packages that these tests are run with, and what people report."""
 
 from __future__ import annotations
 

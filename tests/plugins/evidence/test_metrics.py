@@ -159,7 +159,7 @@ def test_a_second_look_reads_only_what_is_new(place: Place, tmp_path: Path) -> N
     workspace.trail_file.write_bytes(whole)
     assert events() == more, "after a look that failed everything is read from the start"
     with workspace.trail_file.open("ab") as file:
-        file.write(b" that is no event\n")
+        file.write(b" that is not an event\n")
     with pytest.raises(TrailError, match="after seq"):
         gauge.text()
 

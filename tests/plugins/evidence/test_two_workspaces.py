@@ -73,7 +73,7 @@ def test_two_machines_witness_each_other(two: tuple[Place, Place], tmp_path: Pat
         for place in two:
             answers = place.events("witnessed")
             assert answers and {event["data"]["witness"] for event in answers} == {"other"}
-            # Its own answers are no reason for the next checkpoint.
+            # Its own answers are not a reason for the next checkpoint.
             assert len(place.events()) - newest(place) - len(answers) <= 5
         wrong = one.run("audit", "verify", "--witness", second.vkey, "--witness", first.vkey, "--json", expect=2).json()
         assert wrong["cosigned"][second.key.name]["size"] == newest(one) and not wrong["ok"]

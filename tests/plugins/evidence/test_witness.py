@@ -71,7 +71,7 @@ def test_each_answer_of_the_protocol(running: Running) -> None:
     check_by_the_spec(checkpoint(7).render() + first.content, running.vkey)
 
     for body, status, said in (
-        (b"hello", 400, "is no request of the form"),
+        (b"hello", 400, "is not a request of the form"),
         (asked(8, 7, proof=[]), 400, "the old size 8 is above the checkpoint's 7"),
         (asked(0, 9, STRANGER), 404, "does not know that log"),
         (asked(7, 9, NEXT), 403, "has no signature by"),

@@ -265,7 +265,7 @@ NO_URLS = [
     "",
     "https://１２７.0.0.1/",
 ]
-"""Texts that are no address of the web, or that carry a name and a password."""
+"""Texts that are not an address of the web, or that carry a name and a password."""
 STOPPED_ARGV = [
     ["bash", "-c", "id"],
     ["/bin/sh", "-c", "id"],
@@ -505,7 +505,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 def rejected(data: Any, settings: Settings) -> None:
-    """It is no proposal at all."""
+    """It is not a proposal at all."""
     stopped(data, settings, "reject")
 
 

@@ -73,7 +73,7 @@ _EMBEDDING: Final = (
 
 
 class URLError(ValueError):
-    """The text is no URL that may be asked. `code` is stable; the message never repeats the text."""
+    """The text is not a URL that may be asked. `code` is stable; the message never repeats the text."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -141,7 +141,7 @@ def _split_port(authority: str, default: int) -> tuple[str, int]:
         return host, default
     number = digits.lstrip("0") or "0"
     if not _PORT.fullmatch(number) or int(number) > 65535:
-        raise URLError("url_invalid", "the URL's port is no number up to 65535")
+        raise URLError("url_invalid", "the URL's port is not a number up to 65535")
     return host, int(number)
 
 

@@ -118,7 +118,7 @@ RAW = [
 
 @pytest.mark.slow
 def test_raw_messages_get_a_decision_and_no_echo(tmp_path: Path) -> None:
-    """What no well-behaved client sends: arguments that are no object, and lines that are no messages."""
+    """What no well-behaved client sends: arguments that are not an object, and lines that are no messages."""
     messages: list[Any] = [
         {
             "jsonrpc": "2.0",

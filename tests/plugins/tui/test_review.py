@@ -521,7 +521,7 @@ def test_a_countersignature_after_every_line_was_read(bench: Bench) -> None:
         text = "\n".join(await read_all(pilot, lines))
         assert "you sign as  bob" in text and "THE CHECKS OF A LAUNCH" in text and "signed by alice" in text
         await pilot.press("a")
-        assert not isinstance(app.screen, Confirm), "it is no draft"
+        assert not isinstance(app.screen, Confirm), "it is not a draft"
         await pilot.press("c", "y")
         await until(pilot, lambda: closed(app))
         assert "the quorum is met; no daemon is running" in said(app)

@@ -1,4 +1,4 @@
-"""For every file below tool-exec/: changed, removed, replaced by something that is no file, or given a sibling, it is
+"""For every file below tool-exec/: changed, removed, replaced by something that is not a file, or given a sibling, it is
 found.
 
 No list of cases: the files are those that are there. What is not found has to be on the documented list of exempt
@@ -332,7 +332,7 @@ def test_a_contract_that_nobody_took_up_yet_is_a_note(tmp_path: Path) -> None:
     contract.write_text(call("contracts", "new", "threegate.monty"))
     (bench.workspace.contracts / "README.md").write_text("ours")
     assert [item.message.partition(":")[0] for item in verify_workspace(bench.workspace).notes] == [
-        "is no contract",
+        "is not a contract",
         "is not what the trail recorded",
     ]
     call("run", "--once")

@@ -58,7 +58,7 @@ class AssignedValue(NamedTuple):
 
 
 def assigned_value(text: str, start: int, end: int, *, password: bool) -> AssignedValue | None:
-    """The value that the name at ``text[start:end]`` is given, or None where it is no secret."""
+    """The value that the name at ``text[start:end]`` is given, or None where it is not a secret."""
     handed = _handed(text, start, end, password=password)
     if handed is not None:
         return handed

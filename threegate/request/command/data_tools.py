@@ -186,10 +186,10 @@ def why_opaque(argv: Sequence[str]) -> str:
     """What makes a command line more than a data tool with harmless options; '' when nothing does."""
     name = tool_of(argv[0])
     if name is None:
-        return f"{argv[0].rsplit('/', 1)[-1][:40]} is no data tool"
+        return f"{argv[0].rsplit('/', 1)[-1][:40]} is not a data tool"
     tool = TOOLS[name]
     if name == "tar" and not set("".join(argv[1:2])) <= {"-", *tool.flags, *tool.values} and argv[1][:1] != "-":
-        return "tar has letters that are no harmless options"
+        return "tar has letters that are not harmless options"
     for word in argv[1:]:
         if word.startswith("-") and not tool.knows(word):
             return f"{name} has the option {word.partition('=')[0][:24]}"

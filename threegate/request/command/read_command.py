@@ -117,7 +117,7 @@ def _program(word: Word, programs: Collection[str]) -> tuple[()] | tuple[_Found]
     if "=" in value and not word.quoted_start and _ASSIGNMENT.match(value):
         return (("TG308", word, "a variable is set before the program, which needs a shell; leave it out"),)
     if not _PROGRAM.fullmatch(value) or ("/." in value and _DOTS.search(value)):
-        return (("TG311", word, "the program is no bare name and not under /usr, /opt or /in"),)
+        return (("TG311", word, "the program is neither a bare name nor under /usr, /opt or /in"),)
     if value.startswith("/in/") or not _usual(value, programs):
         message = f"{base_name(value)[:40]} is not one of the usual programs: the risk counts as high"
         return (("TG330", word, message),)

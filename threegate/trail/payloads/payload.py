@@ -118,7 +118,7 @@ class Payload(Fields):
 
     def sentence(self) -> str:
         """What happened, in plain words; it says nothing that the event does not say."""
-        raise NotImplementedError  # the base of the payloads is no kind of event; a test constructs each kind and reads its sentence  # noqa: E501
+        raise NotImplementedError  # the base of the payloads is not a kind of event; a test constructs each kind and reads its sentence  # noqa: E501
 
     def change(self, history: History, event: object) -> None:
         """Take the event, whose payload this is, into the history of its request."""

@@ -190,7 +190,7 @@ def test_an_image_without_one_keeps_its_bytes(server: Server) -> None:
 
 @pytest.mark.parametrize("key", ["data", "blob"])
 def test_what_only_claims_to_be_binary_is_scanned(server: Server, key: str) -> None:
-    """A token of a known form that is no secret of this server."""
+    """A token of a known form that is not a secret of this server."""
     token = "ghp_" + "a1B2" * 9
     answer = told(server, result(content=[{"type": "image", "mimeType": "image/png", key: f"see {token}"}]))
     assert token not in repr(answer) and "see [" in answer.content[0][key]
