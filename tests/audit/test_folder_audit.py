@@ -87,8 +87,8 @@ def rewrite(path: Path, old: bytes, new: bytes) -> None:
         "event")),
         (lambda w: result_of(w, "refused1").unlink(), "results/", "its result is not there"),
         (lambda w: (w.inputs / ("a" * 64)).write_bytes(b"x"), "inputs/", "hash that is its name"),
-        (lambda w: (w.inputs / ("b" * 64)).symlink_to("/etc/passwd"), "inputs/", "no regular file with one link"),
-        (lambda w: os.link(w.approved / NAME.format("waits"), w.root / "second"), "approved/", ("no regular file with one "  # noqa: E501
+        (lambda w: (w.inputs / ("b" * 64)).symlink_to("/etc/passwd"), "inputs/", "not a regular file with one link"),
+        (lambda w: os.link(w.approved / NAME.format("waits"), w.root / "second"), "approved/", ("not a regular file with one "  # noqa: E501
         "link")),
     ],
 )  # fmt: skip

@@ -68,7 +68,7 @@ def test_prove_and_verify_proof(tg, workspace: Workspace, tmp_path: Path) -> Non
     proof.write_text(proof.read_text().replace("index 4", "index 3"))
     assert "does not verify" in tg("audit", "check-proof", str(proof), expect=2)
     proof.write_text("x")
-    assert "no proof" in tg("audit", "check-proof", str(proof), expect=2)
+    assert "not a proof" in tg("audit", "check-proof", str(proof), expect=2)
     assert "not among" in tg("audit", "prove", "99", expect=2)
 
 

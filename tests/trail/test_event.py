@@ -112,7 +112,7 @@ GOOD = event_of({"a": 1}).line
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        (b"", "no JSON"),
+        (b"", "not JSON"),
         (b"[]", "keys"),
         (b"{}", "keys"),
         (GOOD + b" ", "canonical"),

@@ -210,7 +210,7 @@ def test_whole_lines_after_a_bad_one_are_no_torn_end(tmp_path: Path) -> None:
     lines = workspace.trail_file.read_bytes().split(b"\n")
     lines[2] = lines[2].replace(b'"valid":true', b'"valid":false')
     workspace.trail_file.write_bytes(b"\n".join(lines))
-    with pytest.raises(TrailError, match="no torn end"), Trail(workspace).locked():
+    with pytest.raises(TrailError, match="not a torn end"), Trail(workspace).locked():
         pass
 
 

@@ -2,7 +2,8 @@
 
 Invariant: every file below tool-exec/ is announced by an event, with its digest, and is where the trail says, or it is
 a problem that names its path. Exempt are the files of EXEMPT, the space reserved for results and the run folders of
-requests in flight, and nothing else. What is not a plain file or folder is a problem wherever it is, and is never opened.
+requests in flight, and nothing else. What is neither a plain file nor a folder is a problem wherever it is, and is
+never opened.
 
 Works on the stream of events: memory grows with what is open (requests that wait or run, pinned inputs), not with the
 trail. Names are compared as a sum; only when something disagrees a second, exact pass under the trail's lock names it.

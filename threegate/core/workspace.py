@@ -145,7 +145,7 @@ class Workspace:
         """What was decided about secrets in projects of agents."""
 
     def agent_run(self, run_id: str) -> AgentRun:
-        """The folder of one run of an agent, whether it is there or not. Raises InvalidInput for what is not a run id."""
+        """The folder of one run of an agent, whether or not it is there. Raises InvalidInput if `run_id` is none."""
         if not is_agent_run_id(run_id):
             raise InvalidInput(f"{run_id!r} is not a run of an agent; see: threegate agent list")
         return AgentRun(run_id, self.agents / run_id)

@@ -212,7 +212,7 @@ GOOD = render_result(ran(b"out\n", artifacts=(Artifact("a.txt", 1, SHA),)))
         (lambda d: d.replace(b"exit_code: 0", b"exit_code: &a 0"), "anchor"),
         (lambda d: d.replace(b"exit_code: 0", b"extra: 1\nexit_code: 0"), "extra"),
         (lambda d: d.replace(b"exit_code: 0", b'"exit_code": 0'), "unquoted"),
-        (lambda d: d.replace(b"exit_code: 0", b"exit_code: [0"), "no YAML"),
+        (lambda d: d.replace(b"exit_code: 0", b"exit_code: [0"), "not YAML"),
         (lambda d: d.replace(b"exit_code: 0", b'exit_code: "0"'), "exit_code"),
         (lambda d: d.replace(b'result_id: "TS-2026', b'result_id: "TS-2025'), "result_id is not"),
         (lambda d: d.replace(b"status: succeeded", b"status: refused"), "refused request"),
@@ -232,7 +232,7 @@ GOOD = render_result(ran(b"out\n", artifacts=(Artifact("a.txt", 1, SHA),)))
         (lambda d: d.replace(b"It ran.", "It \u202eran.".encode()), "invisible"),
         (lambda d: d.replace(b"It ran.", b"AKIA" + b"IOSFODNN7EXAMPLE"), "secret"),
         (lambda d: d.replace(b"out\n```", b"out\n" * 300 + b"```"), "more than 200"),
-        (lambda d: d.replace(b"---\nresult_type", b"---\n- a\nresult_type"), "no YAML"),
+        (lambda d: d.replace(b"---\nresult_type", b"---\n- a\nresult_type"), "not YAML"),
     ],
 )
 def test_the_validator_names_what_is_wrong(spoil, words: str) -> None:

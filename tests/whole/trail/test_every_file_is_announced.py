@@ -1,5 +1,5 @@
-"""For every file below tool-exec/: changed, removed, replaced by something that is not a file, or given a sibling, it is
-found.
+"""For every file below tool-exec/: changed, removed, replaced by something that is not a file, or given a sibling, it
+is found.
 
 No list of cases: the files are those that are there. What is not found has to be on the documented list of exempt
 files.
