@@ -153,7 +153,7 @@ def _a_daemon_that_hangs_is_started_anew(machine: Machine) -> None:
     before = state(machine)["MainPID"]
     time.sleep(3.5)  # nothing is to happen for longer than the watchdog waits
     assert state(machine)["MainPID"] == before, "a loop that turns is left alone"
-    machine.run("contracts", "kill", "-STOP", before)
+    machine.run("kill", "-STOP", before)
     wait_until(lambda: state(machine)["MainPID"] not in ("0", before) and bool(state(machine)["running"]))
     assert "Watchdog timeout" in machine.run("journalctl", "--no-pager", "-u", "threegate").stdout
     machine.run("systemctl", "stop", "threegate")
@@ -195,6 +195,7 @@ def test_a_threegate_that_is_installed_in_a_home_is_started(machine: Machine) ->
         "-P",
         "-m",
         "threegate",
+        "settings",
         "service",
         "install",
         "--yes",

@@ -87,7 +87,8 @@ def test_the_life_of_a_users_service(machine: Machine) -> None:
 def test_an_engine_that_the_user_may_not_speak_to_stops_the_plan(machine: Machine) -> None:
     done = machine.run(
         "runuser", "-u", "carol", "--", "env", f"HOME={HOME}", f"XDG_RUNTIME_DIR=/run/user/{UID}",
-        sys.executable, "-P", "-m", "threegate", "--workspace", str(WS), "service", "install", "--era", "--yes",
+        sys.executable, "-P", "-m", "threegate", "--workspace", str(WS),
+        "settings", "service", "install", "--era", "--yes",
         check=False, cwd=HOME,
     )  # fmt: skip
     assert done.returncode == 3

@@ -263,7 +263,7 @@ RUN = {
     'threegate reject inbox/TR-….md --reason "too wide"': 'threegate reject inbox/{draft} --reason "too wide"',
     "threegate cancel ID": "threegate cancel {waiting}",
     "threegate draft --again ID": "threegate draft --again {first}",
-    "threegate show A --against B": "threegate show inbox/{draft} inbox/{draft}",
+    "threegate show A --against B": "threegate show inbox/{draft} --against inbox/{draft}",
     "threegate approve --group inbox/TR-….md": f"threegate approve --group inbox/{{draft}} {AS}",
     'threegate reject --group inbox/TR-….md --reason "too wide"': (
         'threegate reject --group inbox/{draft} --reason "too wide"'
