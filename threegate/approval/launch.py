@@ -297,7 +297,7 @@ def _statement_checks(facts: LaunchFacts, approval: SignedApproval) -> Iterator[
         f"until {until}",
         *early(facts, began),
         (odd, "expired", "the approval names an end that approval.ttl does not allow"),
-        (facts.now >= ends, "expired", f"the approval ended at {until}; retry it"),
+        (facts.now >= ends, "expired", f"the approval ended at {until}; use: threegate draft --again"),
     )
 
 

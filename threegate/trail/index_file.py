@@ -47,11 +47,13 @@ class IndexFile:
             if not stat.S_ISREG(path.lstat().st_mode):
                 return None
             file = cls(path)
-            if file._rows("PRAGMA user_version") != [(_FORM,)]:
-                return None
-            return file, orjson.loads(file.get(_HEADER) or b"")
-        except (OSError, sqlite3.Error, TrailError, orjson.JSONDecodeError):
+        except (OSError, sqlite3.Error):
             return None
+        with suppress(TrailError, orjson.JSONDecodeError):
+            if file._rows("PRAGMA user_version") == [(_FORM,)]:
+                return file, orjson.loads(file.get(_HEADER) or b"")
+        file.close()
+        return None
 
     @classmethod
     def create(cls, path: Path) -> Self:

@@ -103,7 +103,7 @@ class Trail:
         self._holder: int | None = None
         self._syncing = threading.Lock()
         self._written = self._durable = 0
-        """Writes of ours, counted, and how many of them are on disk."""
+        """How many writes this process made, and how many of them are on disk."""
 
     @classmethod
     def create(

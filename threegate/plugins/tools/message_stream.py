@@ -192,6 +192,6 @@ class MessageStream:
 
 
 def one_line(text: str) -> str:
-    """A server's words, already masked, as one short line of ours, without what looks like a secret."""
+    """A server's words, already masked, as one short line, without what looks like a secret."""
     line = mask_secrets(text)
     return "".join(char if char.isprintable() else "?" for char in line)[: limits.TOOLS_WORDS_CHARS]
