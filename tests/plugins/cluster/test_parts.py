@@ -26,7 +26,7 @@ from threegate.plugins.cluster.runner import enrolled
 from threegate.plugins.cluster.seal import seal
 from threegate.plugins.cluster.section import ClusterSettings
 from threegate.plugins.cluster.worker.outbox import Outbox
-from threegate.plugins.cluster.worker.service import make_signing_key, read_identity
+from threegate.plugins.cluster.worker.identity import read_identity, signing_key
 from threegate.plugins.cluster.worker.store import Store
 from threegate.request.job import JobLimits, Platform
 from threegate.runners.interface import Artifact, Destination, Evidence, Outcome, Stream
@@ -213,7 +213,7 @@ def test_the_store_takes_only_what_was_signed(tmp_path: Path) -> None:
 
 def test_the_outbox_keeps_a_result_until_it_is_wanted(tmp_path: Path) -> None:
     """Over a restart; what has no result of this worker's is removed."""
-    key = make_signing_key(tmp_path / "sign.key", "w1")
+    key = signing_key(tmp_path / "sign.key", "w1")
     runs = tmp_path / "runs"
     good, torn, old = (runs / name for name in ("TR-a." + "1" * 32, "TR-b." + "2" * 32, "TR-c." + "3" * 32))
     for folder in (good, torn, old):

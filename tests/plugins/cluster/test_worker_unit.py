@@ -56,7 +56,7 @@ def machine() -> Iterator[Machine]:
         booted.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{HOME}/key")
         threegate(booted, "init", str(WS), "--key", f"{HOME}/key.pub", cwd=HOME)
         words = ["settings", "cluster", str(FILES), "--worker", "w1", "--host", "127.0.0.1", "--enter"]
-        threegate(booted, *words)
+        threegate(booted, *words, "--broker-dir", f"{FILES}/broker")
         start_broker(booted)
         yield booted
 

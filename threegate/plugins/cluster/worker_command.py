@@ -49,9 +49,10 @@ def worker(
     """
     from threegate.core.errors import NoWorkspace
     from threegate.daemon.log import Log
+    from threegate.plugins.cluster.section import BROKER_URL
     from threegate.plugins.cluster.worker.service import Options, run_worker
 
-    if not re.fullmatch(r"amqps://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,64})?", broker):
+    if not re.fullmatch(BROKER_URL, broker):
         raise NoWorkspace("--broker: is not of the form amqps://HOST[:PORT][/VHOST]; TLS is required")
 
     log = Log(as_json=json_log or wants_json())
