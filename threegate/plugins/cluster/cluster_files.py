@@ -78,6 +78,9 @@ class Site:
         return name if self.vhost == VHOST else f"{name}@{self.vhost}"
 
 
+_HERE = Site()
+
+
 @dataclass(frozen=True, slots=True)
 class MadeCluster:
     """Where things are, the entries for threegate.toml, and what to do next."""
@@ -96,10 +99,9 @@ class MadeCluster:
         """What to type, in this order; a line that ends with a colon says where."""
         folder, site, place = shlex.quote(str(self.folder)), self.site, self.site.broker_dir
         broker = {name for name in self.changed if name.startswith("broker/")}
+        renewed = [name for name in self.workers if any(p.startswith(f"workers/{name}/") for p in self.changed)]
         copies = [f"scp -r {folder}/broker/. root@{site.host}:{place}/"] if broker else []
-        for name in self.workers:
-            if any(path.startswith(f"workers/{name}/") for path in self.changed):
-                copies.append(f"scp -r {folder}/workers/{name}/. root@{name}:{WORKER_DIR}/")
+        copies += [f"scp -r {folder}/workers/{name}/. root@{name}:{WORKER_DIR}/" for name in renewed]
         if copies:
             yield "On this machine:"
             yield from copies
@@ -117,6 +119,9 @@ class MadeCluster:
             for queue in definitions([name], site)["queues"]:
                 if queue["name"].endswith(f".{name}"):
                     yield f"rabbitmqctl delete_queue --vhost {site.vhost} {queue['name']}"
+        for name in renewed:
+            yield f"On {name}, as root:"
+            yield f"chown -R --reference={WORKER_DIR} {WORKER_DIR}"
 
 
 def make_cluster(
@@ -203,75 +208,59 @@ def enter_cluster(workspace: Workspace, made: MadeCluster, *, enter: bool, actor
     return True
 
 
-def definitions(workers: Sequence[str], site: Site) -> dict[str, Any]:
+def definitions(workers: Sequence[str], site: Site = _HERE) -> dict[str, Any]:
     """RabbitMQ's definitions: users without a password, and exactly the permissions that each needs."""
-    users = [DAEMON, *workers]
     one_reader = {"x-queue-type": "quorum", "x-single-active-consumer": True}
-    queues = [_queue(LOST_QUEUE, one_reader), _queue(LEAD_QUEUE, one_reader)]
-    bindings = [_binding(LOST_QUEUE, LOST_QUEUE, ""), _binding(LEAD_QUEUE, LEAD_QUEUE, "")]
-    exchanges = [
-        _exchange(JOB_EXCHANGE, "direct"),
-        _exchange(BEAT_EXCHANGE, "fanout"),
-        _exchange(NOTE_EXCHANGE, "direct"),
-        _exchange(CHUNK_EXCHANGE, "direct"),
-        _exchange(LOST_QUEUE, "fanout"),
-        _exchange(LEAD_QUEUE, "fanout"),
-    ]
     refusing = {"x-overflow": "reject-publish"}
+    dead = {"x-dead-letter-exchange": LOST_QUEUE, "x-dead-letter-strategy": "at-least-once"}
+    job = {"x-queue-type": "quorum", "x-delivery-limit": 0, **dead, **refusing}
+    notes, chunks = (
+        {"x-max-length-bytes": most, **refusing} for most in (limits.BROKER_NOTE_BYTES, limits.BROKER_CHUNK_BYTES)
+    )
+    results = {**one_reader, "x-max-length-bytes": limits.BROKER_RESULT_BYTES, **refusing}
+    exchanges = {JOB_EXCHANGE: "direct", BEAT_EXCHANGE: "fanout", NOTE_EXCHANGE: "direct", CHUNK_EXCHANGE: "direct"}
+    queues = []  # exchange, routing key, queue, its arguments
+    told = (*exchanges, LEAD_QUEUE)
+    rights = [(DAEMON, f"^({'|'.join(told)})$", rf"^((res|out)\.[a-z0-9-]+|{LOST_QUEUE}|{LEAD_QUEUE})$")]
+    for name in (LOST_QUEUE, LEAD_QUEUE):
+        exchanges[name] = "fanout"
+        queues.append((name, "", name, one_reader))
     for name in workers:
         result, output = result_exchange(name), output_exchange(name)
-        exchanges += [_exchange(result, "fanout"), _exchange(output, "fanout")]
-        dead = {"x-dead-letter-exchange": LOST_QUEUE, "x-dead-letter-strategy": "at-least-once"}
-        job = {"x-queue-type": "quorum", "x-delivery-limit": 0, **dead, **refusing}
+        exchanges |= {result: "fanout", output: "fanout"}
         queues += [
-            _queue(job_queue(name), job),
-            _queue(beat_queue(name), {"x-max-length": limits.BROKER_BEATS}),
-            _queue(note_queue(name), {"x-max-length-bytes": limits.BROKER_NOTE_BYTES, **refusing}),
-            _queue(chunk_queue(name), {"x-max-length-bytes": limits.BROKER_CHUNK_BYTES, **refusing}),
-            _queue(result, {**one_reader, "x-max-length-bytes": limits.BROKER_RESULT_BYTES, **refusing}),
-            _queue(output, {"x-max-length-bytes": limits.BROKER_CHUNK_BYTES, **refusing}),
+            (JOB_EXCHANGE, name, job_queue(name), job),
+            (BEAT_EXCHANGE, "", beat_queue(name), {"x-max-length": limits.BROKER_BEATS}),
+            (NOTE_EXCHANGE, name, note_queue(name), notes),
+            (CHUNK_EXCHANGE, name, chunk_queue(name), chunks),
+            (result, "", result, results),
+            (output, "", output, chunks),
         ]
-        bindings += [
-            _binding(JOB_EXCHANGE, job_queue(name), name),
-            _binding(BEAT_EXCHANGE, beat_queue(name), ""),
-            _binding(NOTE_EXCHANGE, note_queue(name), name),
-            _binding(CHUNK_EXCHANGE, chunk_queue(name), name),
-            _binding(result, result, ""),
-            _binding(output, output, ""),
-        ]
+        rights.append((name, rf"^(res|out)\.{name}$", rf"^(job|beat|note|chunk)\.{name}$"))
+    here = {"vhost": site.vhost}
+    kept = {**here, "durable": True, "auto_delete": False}
+    most = {"max-connections": limits.BROKER_USER_CONNECTIONS, "max-channels": limits.BROKER_USER_CHANNELS}
+    user = {
+        "password_hash": "",
+        "hashing_algorithm": "rabbit_password_hashing_sha256",
+        "tags": "",
+        "limits": most,
+    }
+    bound = {"destination_type": "queue", "arguments": {}, **here}
     return {
-        "vhosts": [{"name": VHOST}],
-        "users": [
-            {
-                "name": name,
-                "password_hash": "",
-                "hashing_algorithm": "rabbit_password_hashing_sha256",
-                "tags": "",
-            }
-            for name in users
-        ],
+        "vhosts": [{"name": site.vhost}],
+        "users": [{"name": site.user(name), **user} for name, _, _ in rights],
         "permissions": [
-            {
-                "user": DAEMON,
-                "vhost": VHOST,
-                "configure": "^$",
-                "write": f"^({JOB_EXCHANGE}|{BEAT_EXCHANGE}|{NOTE_EXCHANGE}|{CHUNK_EXCHANGE}|{LEAD_QUEUE})$",
-                "read": rf"^((res|out)\.[a-z0-9-]+|{LOST_QUEUE}|{LEAD_QUEUE})$",
-            },
-            *(
-                {
-                    "user": name,
-                    "vhost": VHOST,
-                    "configure": "^$",
-                    "write": rf"^(res|out)\.{name}$",
-                    "read": rf"^(job|beat|note|chunk)\.{name}$",
-                }
-                for name in workers
-            ),
+            {"user": site.user(name), "configure": "^$", "write": write, "read": read, **here}
+            for name, write, read in rights
         ],
-        "exchanges": exchanges,
-        "queues": queues,
-        "bindings": bindings,
+        "exchanges": [
+            {"name": name, "type": kind, "internal": False, "arguments": {}, **kept} for name, kind in exchanges.items()
+        ],
+        "queues": [{"name": name, "arguments": arguments, **kept} for _, _, name, arguments in queues],
+        "bindings": [
+            {"source": exchange, "routing_key": key, "destination": name, **bound} for exchange, key, name, _ in queues
+        ],
     }
 
 
@@ -302,33 +291,6 @@ NODENAME=rabbit@localhost
 SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}"
 export ERL_EPMD_ADDRESS=127.0.0.1
 """
-
-
-def _exchange(name: str, kind: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "vhost": VHOST,
-        "type": kind,
-        "durable": True,
-        "auto_delete": False,
-        "internal": False,
-        "arguments": {},
-    }
-
-
-def _queue(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "vhost": VHOST, "durable": True, "auto_delete": False, "arguments": arguments}
-
-
-def _binding(source: str, queue: str, key: str) -> dict[str, Any]:
-    return {
-        "source": source,
-        "vhost": VHOST,
-        "destination": queue,
-        "destination_type": "queue",
-        "routing_key": key,
-        "arguments": {},
-    }
 
 
 def _site(folder: Path, given: dict[str, Any]) -> Site:
