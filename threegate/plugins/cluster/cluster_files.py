@@ -14,7 +14,7 @@ import re
 import secrets
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -219,7 +219,7 @@ def definitions(workers: Sequence[str], site: Site = _HERE) -> dict[str, Any]:
     )
     results = {**one_reader, "x-max-length-bytes": limits.BROKER_RESULT_BYTES, **refusing}
     exchanges = {JOB_EXCHANGE: "direct", BEAT_EXCHANGE: "fanout", NOTE_EXCHANGE: "direct", CHUNK_EXCHANGE: "direct"}
-    queues = []  # exchange, routing key, queue, its arguments
+    queues: list[tuple[str, str, str, Mapping[str, Any]]] = []  # exchange, routing key, queue, its arguments
     told = (*exchanges, LEAD_QUEUE)
     rights = [(DAEMON, f"^({'|'.join(told)})$", rf"^((res|out)\.[a-z0-9-]+|{LOST_QUEUE}|{LEAD_QUEUE})$")]
     for name in (LOST_QUEUE, LEAD_QUEUE):
