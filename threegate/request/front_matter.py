@@ -65,6 +65,7 @@ class Key:
 
 
 def _version(node: YamlNode, _bounds: Bounds) -> str:
+    # In Python 1, 1.0 and True are equal, and only the first is a version.
     if node.value not in ("1", 1, "2", 2) or isinstance(node.value, bool | float):
         raise FieldError("TG131", "must be 1, or 2 for a request that changes a project or calls a tool")
     return str(node.value)
