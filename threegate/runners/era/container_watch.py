@@ -2,7 +2,7 @@
 
 Invariant: the watch ends when PID 1 reports that it is alone, when the streams end, or GRACE_SECONDS after a
 reason to stop, whatever the engine does. The watch asks PID 1 to stop a run, and kills PID 1 if it does not,
-if the user has the permission (root).
+if the user has the permission (root). If the run has a lease, the watch sends the beats without which PID 1 ends it.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ class ContainerWatch:
     def __init__(self, job: Job, control: Control, pid: int, connection: socket.socket) -> None:
         self._bounds = job.limits
         mark = secrets.token_hex(16)
-        self._go = spec.told(mark, job)
+        self._go = spec.told(mark, job, control.lease_sec)
+        self._next_beat = 0.0
         self._control = control
         self._connection = connection
         self._pidfd = os.pidfd_open(pid)
@@ -186,6 +187,10 @@ class ContainerWatch:
             self._pidfd = -1
 
     def _look(self, now: float, deadline: float) -> None:
+        if self._control.lease_sec is not None and now >= self._next_beat:
+            self._next_beat = now + min(1.0, self._control.lease_sec / 4)
+            with suppress(OSError):  # the streams have ended, or PID 1 has enough of them to read
+                self._connection.send(b"b")
         self._measure()
         self._end(self._ending(now, deadline))
 
