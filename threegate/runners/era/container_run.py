@@ -133,7 +133,13 @@ class EraRun:
         try:
             said = greeting(connection)
             read_back(walls, self._job, state, said, self._work / "in", relay=relay, runtime=self._runtime)
-            self._watch = ContainerWatch(self._job, self._control, int(state["State"]["Pid"]), connection)
+            self._watch = ContainerWatch(
+                self._job,
+                self._control,
+                int(state["State"]["Pid"]),
+                connection,
+                init_can_be_stopped=self._runtime == "runsc",
+            )
         except (OSError, ValueError, KeyError, StopIteration) as error:
             self._ended = ("failed", f"limits_not_enforced: the limits could not be read back ({error}).")
             return
@@ -263,9 +269,11 @@ class EraRun:
     def _verdict(self, full: str | None) -> tuple[Status, str, int | None]:
         """Status, one sentence, exit code."""
         bounds, watch = self._job.limits, self._watch
+        # First: after it stood still, the watch may have found a reason of its own, too late.
         if self._state is not None and self._state["ExitCode"] == keeper.UNHEARD:
-            # First: after it stood still, the watch may have found a reason of its own, too late.
             return "interrupted", unheard(self._control.lease_sec or 0), None
+        if watch is not None and (over := watch.unheard()) is not None:
+            return "interrupted", over, None
         ended = self._ended or (watch.ended if watch else None)
         if ended is not None and ended[0] != "timed_out":
             return (*ended, None)

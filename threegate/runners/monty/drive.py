@@ -21,7 +21,7 @@ import pydantic_monty as pm
 
 from threegate.core import limits
 from threegate.runners.interface import Control, Status
-from threegate.runners.monty.lease import Minder
+from threegate.runners.lease import Minder
 
 if TYPE_CHECKING:
     from threegate.request.job import Job, JobLimits
@@ -47,13 +47,13 @@ class RunWatch:
         self._thread: threading.Thread | None = None
         self._minder: Minder | None = None
 
-    def minder(self, worker: int, lease_sec: float) -> Minder:
-        """The process that ends this worker, given by its pidfd, without beats; `Drive` sends them. Raises OSError."""
+    def minder(self, pidfd: int, lease_sec: float) -> Minder:
+        """What ends this process if no beat comes for so long; `Drive` sends them. Raises OSError."""
         with self._changed:
             if self._minder is None or self._minder.over() is not None:
                 self._end_minder()
                 self._minder = Minder()
-            self._minder.take(worker, lease_sec)
+            self._minder.take(pidfd, lease_sec)
             return self._minder
 
     def _end_minder(self) -> None:

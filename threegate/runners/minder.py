@@ -1,14 +1,14 @@
-"""A process of its own that ends Monty's workers when nothing was heard from the process that started them.
+"""A process of its own that ends runs from outside when nothing was heard from the process that watches them.
 
-Monty's program takes no beats, and a long computation in it hears nothing. So this process, which does nothing else,
-has a descriptor of each worker and kills them all: when the first lease ends, or when its socket ends.
+It is for runs that cannot do that themselves: Monty's program takes no beats, and gVisor lets a run stop PID 1. It has
+a descriptor of each process and kills them all when the first lease ends, or when its socket ends.
 
-Invariant: beats that waited while this process could not run renew nothing. It says that it ends the workers before
+Invariant: beats that waited while this process could not run renew nothing. It says that it ends the processes before
 it does, so that its parent never takes that for an end of their own.
 
 This file is the text of ``python3 -I -S -c``. It imports only the standard library.
 
-in (standard input, a SEQPACKET socket): `b`: a beat; `seconds` with a pidfd: a worker and its lease
+in (standard input, a SEQPACKET socket): `b`: a beat; `seconds` with a pidfd: a process and its lease
 out: `seconds` once, the lease that ended
 """
 
@@ -28,14 +28,14 @@ def since_boot() -> float:
 
 
 def mind(door: socket.socket, leases: dict[int, float]) -> None:
-    """Take workers and beats, until a lease or the input ends. `leases`: descriptor of a living worker → seconds."""
+    """Take processes and beats, until a lease or the input ends. `leases`: pidfd of a living process → seconds."""
     heard = since_boot()
     while True:
         left = min(leases.values(), default=0) + heard - since_boot()
         ready = select.select([0, *leases], [], [], max(left, 0) if leases else None)[0]
-        for worker in leases.keys() & set(ready):  # it has ended
-            os.close(worker)
-            del leases[worker]
+        for pidfd in leases.keys() & set(ready):  # it has ended
+            os.close(pidfd)
+            del leases[pidfd]
         if leases and since_boot() - heard >= (least := min(leases.values())):
             door.send(b"%g" % least)
             return
@@ -43,21 +43,21 @@ def mind(door: socket.socket, leases: dict[int, float]) -> None:
             data, taken, _, _ = socket.recv_fds(door, 64, 1)
             if not data:
                 return
-            if taken:
+            if data != b"b":
                 leases[taken[0]] = float(data)
             heard = since_boot()
 
 
 def main() -> None:
-    """Mind until the end, then end all workers."""
+    """Mind until the end, then end all that were given."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a service that stops gives its runs some time
     leases: dict[int, float] = {}
     try:
         mind(socket.socket(fileno=0), leases)
     finally:
-        for worker in leases:
+        for pidfd in leases:
             with suppress(OSError):
-                signal.pidfd_send_signal(worker, signal.SIGKILL)
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The other side of `minder`: starts it, gives it the workers, beats, and tells whether it ended them.
+"""The other side of `minder`: starts it, gives it processes, beats, and tells whether it ended them.
 
-Invariant: once `over` returned a text it returns the same text for ever, and whoever asked ends the workers as well.
+Invariant: once `over` returned a text it returns the same text for ever, and whoever asked ends the processes as well.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from threegate.runners import minder
 from threegate.runners.interface import unheard
-from threegate.runners.monty import minder
 
 _END_SECONDS = 5.0
 _WORDS = (sys.executable, "-I", "-S", "-c", Path(minder.__file__).read_text(encoding="utf-8"))
 
 
 class Minder:
-    """The process, for all workers until the first lease ends. Raises OSError if it cannot be started."""
+    """It serves until the first lease ends. Raises OSError if it cannot be started."""
 
     def __init__(self) -> None:
         self._door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -46,9 +46,9 @@ class Minder:
         self._pause = math.inf
         self._next = 0.0
 
-    def take(self, worker: int, lease_sec: float) -> None:
-        """End this worker, given by its pidfd, if no beat comes for so long. Raises OSError."""
-        socket.send_fds(self._door, [b"%r" % lease_sec], [worker])
+    def take(self, pidfd: int, lease_sec: float) -> None:
+        """End this process if no beat comes for so long. Raises OSError."""
+        socket.send_fds(self._door, [b"%r" % lease_sec], [pidfd])
         self._pause = min(self._pause, 1.0, lease_sec / 4)
 
     def beat(self) -> None:
@@ -60,15 +60,16 @@ class Minder:
                 self._door.send(b"b")
 
     def over(self) -> str | None:
-        """One sentence if it ended the workers, or is gone itself; else None."""
+        """One sentence if it ended the processes, or is gone itself; else None."""
         with self._lock:
-            if self._over is None:
+            if self._over is None and self._door.fileno() >= 0:
                 with suppress(BlockingIOError):
                     self._over = _text(self._door)
             return self._over
 
     def close(self) -> None:
-        """End it, and every worker that still lives."""
+        """End it, and every process that it still has. `over` still returns what it found before that."""
+        self.over()
         self._door.close()
         try:
             self._process.wait(_END_SECONDS)
@@ -79,10 +80,12 @@ class Minder:
 
 def _text(door: socket.socket) -> str:
     """Raises BlockingIOError if nothing came."""
-    try:
-        said = door.recv(64)
-    except ConnectionError:
-        said = b""
+    said = b""
+    with suppress(ConnectionError):
+        try:
+            said = door.recv(64)
+        except ConnectionResetError:  # it ended before it read all beats; what it said comes after that
+            said = door.recv(64)
     if not said:
         return "Ended because the process that would end it without beats is gone."
     return unheard(float(said))
