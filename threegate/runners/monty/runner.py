@@ -152,7 +152,12 @@ class _MontyRun:
                     "calls": f"{limits.MONTY_SUSPENSIONS}",
                     **process.read_back(missing),
                 }
-                drive = Drive(bounds, self._control, process.kill, self._out_folder, (self._out, self._err))
+                lease = self._control.lease_sec
+                minder = None if lease is None else self._watch.minder(process.descriptor, lease)
+                if (late := self._control.lease_over()) is not None:
+                    self._end("interrupted", late, None)
+                    return
+                drive = Drive(bounds, self._control, process.kill, self._out_folder, (self._out, self._err), minder)
                 self._started = datetime.now(UTC)
                 begin = time.monotonic()
                 try:

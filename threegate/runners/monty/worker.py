@@ -203,7 +203,8 @@ class WorkerProcess:
             raise OSError("monty did not report its worker's process")
         self._pid = pid
         self._bounds = bounds
-        self._descriptor = os.pidfd_open(pid)
+        self.descriptor = os.pidfd_open(pid)
+        """Its pidfd."""
         self.cpu_ms: int | None = None
         self.peak_bytes: int | None = None
         self._begun: dict[str, str] = {}
@@ -225,7 +226,7 @@ class WorkerProcess:
 
     def close(self) -> None:
         """Let the process go; it is not ended by that."""
-        os.close(self._descriptor)
+        os.close(self.descriptor)
         if self._share is not None:
             self._share.close()
 
@@ -233,7 +234,7 @@ class WorkerProcess:
         """Kill the worker at once; does nothing if it is gone."""
         self.measure()
         with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+            signal.pidfd_send_signal(self.descriptor, signal.SIGKILL)
 
     def measure(self) -> None:
         """Record cpu time and peak memory while the process can still be queried."""
