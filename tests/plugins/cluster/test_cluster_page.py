@@ -23,8 +23,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import missing
-from tests.plugins.cluster.machines import Net, _in_namespace, _kill, inside, missing_parts
-from tests.support import monty_draft, request_id, wait_until
+from tests.engine_fixtures import ENGINE, IMAGE
+from tests.plugins.cluster.machines import Cluster, Net, _in_namespace, _kill, inside, missing_parts
+from tests.support import era_draft, monty_draft, request_id, wait_until
 from threegate.core.settings import parse_settings
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(900)]
@@ -242,9 +243,9 @@ def test_the_page(newcomer: Newcomer) -> None:
     printed = [newcomer.type(where, line) for where, lines in setup for line in lines]
     steps = re.findall(r"^  (.*)", printed[0], re.M)
     assert [line for line in typed if line in steps] == steps, "the page shows what the command prints"
-    newcomer.wait_live("w1")
     text = newcomer.request("first")
     assert "\nstatus: succeeded\n" in text and "Run by worker w1" in text, text
+    newcomer.wait_live("w1")
     worker = newcomer.computers["w1"]
     main = _in_namespace(worker.space)
     uid = int(worker.run("id", "-u", "threegate-worker"))
@@ -257,24 +258,45 @@ def test_the_page(newcomer: Newcomer) -> None:
     newcomer.type_printed(newcomer.type(DAEMON, add))
     newcomer.type("w2", "systemctl enable --now threegate-worker")
     newcomer.start_daemon()
+    assert "\nstatus: succeeded\n" in newcomer.request("second")
     newcomer.wait_live("w1", "w2")
 
     newcomer.type_printed(newcomer.type(DAEMON, remove))
     newcomer.start_daemon()
-    newcomer.wait_live("w2")
-    text = newcomer.request("second")
+    text = newcomer.request("third")
     assert "\nstatus: succeeded\n" in text and "Run by worker w2" in text, text
     newcomer.type(BROKER, "systemctl restart rabbitmq-server")
     newcomer.wait_live("w2")
     users = newcomer.type(BROKER, "rabbitmqctl --quiet list_users")
     assert set(re.findall(r"^(\S+)\t\[", users, re.M)) == {"daemon", "w2"}, users
-    assert "\nstatus: succeeded\n" in newcomer.request("third")
+    assert "\nstatus: succeeded\n" in newcomer.request("fourth")
 
 
 def test_the_settings_of_a_worker_with_containers() -> None:
     """The page's example is read as a worker reads it."""
     settings = parse_settings(example().encode(), "worker.toml")
     assert (settings.approval.ttl, settings.request.max_memory_mb, settings.runners.era.parallel) == (8 * 3600, 4096, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.engine
+def test_a_worker_with_containers(tmp_path: Path) -> None:
+    """A worker with the page's example takes a container's run; only the engine's socket is this machine's."""
+    if (reason := missing_parts()) is not None:
+        missing(reason)
+    text = example().replace("unix:///var/run/docker.sock", ENGINE)
+    assert ENGINE in text
+    era = {"runners.era.engine": ENGINE, "runners.era.image": IMAGE, "request.max_memory_mb": 4096}
+    cluster = Cluster(tmp_path, ("w1",), settings=era, worker_settings=text)
+    try:
+        cluster.start()
+        assert "takes work: True" in cluster.workers["w1"].log
+        cluster.daemon()
+        name = request_id("contained")
+        cluster.place.approve(cluster.place.drop(era_draft(name, "echo hello", memory_mb=128)))
+        assert cluster.wait_end(name) == {name: "succeeded"}
+    finally:
+        cluster.close()
 
 
 def example() -> str:
