@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import missing
-from tests.plugins.cluster.machines import Cluster, inside, missing_parts
-from tests.support import monty_draft, request_id
+from tests.plugins.cluster.machines import BROKER_ADDRESS, Cluster, inside, missing_parts
+from tests.support import monty_draft, request_id, wait_until
 from threegate.core import limits
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
@@ -58,13 +59,16 @@ def cluster(tmp_path: Path):
         made.close()
 
 
-def hold(cluster: Cluster, home: Path, most: int = 1, channels: int = 1, *more: str) -> subprocess.Popen[str]:
-    words = [sys.executable, "-c", HOLD, str(home), cluster.url, str(most), str(channels), *more]
+def hold(
+    cluster: Cluster, home: Path, most: int = 1, channels: int = 1, *more: str, url: str = ""
+) -> subprocess.Popen[str]:
+    words = [sys.executable, "-c", HOLD, str(home), url or cluster.url, str(most), str(channels), *more]
     return subprocess.Popen(inside(cluster.workers["w1"].space, *words), stdout=subprocess.PIPE, text=True)
 
 
-def held(cluster: Cluster, home: Path, most: int = 1, channels: int = 1) -> dict[str, object]:
-    value: dict[str, object] = json.loads(hold(cluster, home, most, channels).communicate(timeout=60)[0])
+def held(cluster: Cluster, home: Path, most: int = 1, channels: int = 1, url: str = "") -> dict[str, object]:
+    """How much a certificate gets, and what refused more."""
+    value: dict[str, object] = json.loads(hold(cluster, home, most, channels, url=url).communicate(timeout=60)[0])
     return value
 
 
@@ -75,7 +79,7 @@ def users(cluster: Cluster) -> set[str]:
 @pytest.mark.slow
 def test_shut_out_stays_shut_out(cluster: Cluster) -> None:
     """What `--remove` prints ends the worker's connections, and no boot brings its user back; the other goes on."""
-    cluster.rabbit.start()
+    cluster.start()
     homes = {}
     for name in ("w1", "w2"):
         homes[name] = cluster.folder / f"stolen-{name}"
@@ -91,6 +95,8 @@ def test_shut_out_stays_shut_out(cluster: Cluster) -> None:
         cluster.rabbit.control(*words)
     assert "user 'w1' is deleted" in json.loads(open_.stdout.readline())["ended"]
     open_.communicate(timeout=30)
+    cluster.workers["w1"].wait_said("w1: ended; the broker refuses its certificate")
+    wait_until(lambda: not cluster.workers["w1"].alive)
 
     def shut_out() -> None:
         assert "ACCESS_REFUSED" in str(held(cluster, homes["w1"])["refused"])
@@ -104,6 +110,7 @@ def test_shut_out_stays_shut_out(cluster: Cluster) -> None:
     assert held(cluster, homes["w1"])["connections"] == 0
     cluster.rabbit.start()
     shut_out()
+    assert cluster.workers["w2"].alive
 
 
 @pytest.mark.slow
@@ -128,6 +135,39 @@ def test_a_certificate_has_limits_and_members_need_half_of_them(cluster: Cluster
     said = held(cluster, home, 2, 200)
     assert said["channels"] == limits.BROKER_USER_CHANNELS and "user limit" in str(said["refused"])
     assert cluster.workers["w1"].alive and "w1" in counted(cluster)
+
+
+@pytest.mark.slow
+def test_two_daemons_on_one_broker_and_a_renewed_certificate(cluster: Cluster) -> None:
+    """A member of one virtual host gets nothing in the other, and a running broker takes up its own new certificate."""
+    theirs = cluster.folder / "theirs"
+    words = ["settings", "cluster", str(theirs), "--worker", "w1", "--host", BROKER_ADDRESS, "--vhost", "b"]
+    (theirs / "ca").mkdir(parents=True)
+    shutil.copy(cluster.files / "ca/ca.pem", theirs / "ca/broker.pem")
+    cluster.place.run(*words, expect=0)
+    shutil.copy(theirs / "ca/ca.pem", cluster.files / "ca/b.pem")
+    cluster.place.run("settings", "cluster", str(cluster.files), expect=0)
+    shutil.copy(theirs / "broker/definitions/b.json", cluster.files / "broker/definitions/b.json")
+    cluster.rabbit.start()
+    assert users(cluster) == {"daemon", "w1", "w2", "daemon@b", "w1@b"}
+    ours, good = cluster.files / "workers" / "w1", {"connections": 1, "channels": 1}
+    other = cluster.url.replace("/threegate", "/b")
+    assert held(cluster, ours) == good and held(cluster, theirs / "workers/w1", url=other) == good
+    for home, url in ((ours, other), (theirs / "workers/w1", cluster.url)):
+        assert "refused" in str(held(cluster, home, url=url)["refused"])
+
+    def serial() -> str:
+        probe = "import ssl, sys; print(ssl.get_server_certificate((sys.argv[1], 5671)))"
+        command = inside(cluster.daemon_space, sys.executable, "-c", probe, BROKER_ADDRESS)
+        return subprocess.run(command, capture_output=True, text=True).stdout
+
+    before = serial()
+    (cluster.files / "broker/tls.pem").unlink()
+    steps = cluster.place.run("settings", "cluster", str(cluster.files), expect=0).out
+    [eval_] = [shlex.split(line)[1:] for line in steps.splitlines() if "eval" in line]
+    cluster.rabbit.control(*eval_)
+    assert before and before != serial() == (cluster.files / "broker/tls.pem").read_text()
+    assert held(cluster, ours) == good
 
 
 def counted(cluster: Cluster) -> dict[str, tuple[int, int]]:

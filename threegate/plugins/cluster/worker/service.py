@@ -22,7 +22,7 @@ import celery.exceptions
 import celery.signals
 
 from threegate.core import durable, limits
-from threegate.core.errors import InvalidInput
+from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.settings import Settings, parse_settings
 from threegate.plugins.cluster.broker import FAULTS, TASK, Broker
 from threegate.plugins.cluster.celery import make_app
@@ -140,6 +140,10 @@ def _work(
     )
     try:
         worker.start()
+        if worker.exitcode:
+            raise Unavailable(
+                f"{identity.name}: ended; the broker refuses its certificate, or the line before says why"
+            )
     finally:
         stop.set()
         agent.close()
