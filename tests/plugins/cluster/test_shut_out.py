@@ -79,11 +79,12 @@ def users(cluster: Cluster) -> set[str]:
 @pytest.mark.slow
 def test_shut_out_stays_shut_out(cluster: Cluster) -> None:
     """What `--remove` prints ends the worker's connections, and no boot brings its user back; the other goes on."""
-    cluster.start()
     homes = {}
-    for name in ("w1", "w2"):
-        homes[name] = cluster.folder / f"stolen-{name}"
-        subprocess.run(["cp", "-r", str(cluster.files / "workers" / name), str(homes[name])], check=True)
+    for name, worker in cluster.workers.items():
+        homes[name] = worker.home = cluster.folder / f"machine-{name}"
+        shutil.copytree(cluster.files / "workers" / name, worker.home)
+        worker.operators = worker.home / "operators"
+    cluster.start()
     open_ = hold(cluster, homes["w1"], 1, 1, "wait")
     assert open_.stdout is not None and json.loads(open_.stdout.readline())["connections"] == 1
 
@@ -159,14 +160,14 @@ def test_two_daemons_on_one_broker_and_a_renewed_certificate(cluster: Cluster) -
     def serial() -> str:
         probe = "import ssl, sys; print(ssl.get_server_certificate((sys.argv[1], 5671)))"
         command = inside(cluster.daemon_space, sys.executable, "-c", probe, BROKER_ADDRESS)
-        return subprocess.run(command, capture_output=True, text=True).stdout
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
     before = serial()
     (cluster.files / "broker/tls.pem").unlink()
     steps = cluster.place.run("settings", "cluster", str(cluster.files), expect=0).out
     [eval_] = [shlex.split(line)[1:] for line in steps.splitlines() if "eval" in line]
     cluster.rabbit.control(*eval_)
-    assert before and before != serial() == (cluster.files / "broker/tls.pem").read_text()
+    assert before and before != serial() == (cluster.files / "broker/tls.pem").read_text().strip()
     assert held(cluster, ours) == good
 
 
