@@ -199,7 +199,6 @@ PLUGINS: tuple[Plugin, ...] = (
             "kinds": "kinds:KINDS",
             "needs": "unit:unit_needs",
             "report": "tools_doctor:tool_lines",
-            "work": "tools_work:ToolsWork",
         },
     ),
     Plugin(
