@@ -138,7 +138,6 @@ PLUGINS: tuple[Plugin, ...] = (
             "kinds": "kinds:KINDS",
             "work": "daemon_work:EvidenceWork",
             "needs": "section:unit_needs",
-            "numbers": "gauge:numbers",
         },
     ),
     Plugin(
