@@ -148,6 +148,7 @@ class Control:
     cancelled: threading.Event = field(default_factory=threading.Event)
     interrupted: threading.Event = field(default_factory=threading.Event)
     evidence: Evidence | None = None
+    # It raises unless the daemon sets it: a runner that starts late must not start what nobody records.
     started: Callable[[Mapping[str, Any]], None] = _not_recorded
     """For a runner that `starts_late`: records `started` in the trail, synced, before it returns. May raise TrailError.
     """

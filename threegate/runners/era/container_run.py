@@ -275,6 +275,7 @@ class EraRun:
         if watch is not None and (over := watch.unheard()) is not None:
             return "interrupted", over, None
         ended = self._ended or (watch.ended if watch else None)
+        # Memory and processes come before the time limit (docs/spec/6-runners.md, Outcome), so that one waits.
         if ended is not None and ended[0] != "timed_out":
             return (*ended, None)
         closing, state = (watch.streams.closing if watch else None), self._state
@@ -289,6 +290,7 @@ class EraRun:
             return ("process_limit", f"process_limit: the limit of {bounds.processes} processes was reached.", code)
         if ended is not None:
             return (*ended, None)
+        # The keeper's own deadline, which comes first only when our watch is late.
         if code == 137 and watch.wall_ms >= bounds.time_sec * 1000:
             return "timed_out", f"timed_out: the time limit of {bounds.time_sec} s was reached.", code
         if closing is None:

@@ -164,6 +164,7 @@ class ContainerWatch:
             ready = select.select(waiting, [], [], BEAT)[0]
             if self._connection.fileno() in ready and not self._read():
                 break
+            # Only when nothing is left to read: the last bytes may be PID 1's last line.
             if ready == [self._pidfd]:
                 self._drain()
                 break

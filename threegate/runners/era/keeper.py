@@ -68,6 +68,7 @@ def take(count: int) -> bytes:
 
 def become(words: list[bytes]) -> None:
     """Execute the command, in the child. If memory runs out, the kernel should kill the run and not PID 1."""
+    # Only PID 1 may read the daemon's input, whose end tells it that the daemon is gone.
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
     # No other process exists yet that could look in.
     _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)

@@ -202,6 +202,7 @@ class Drive:
         self._made |= wanted
         if len(self._made) <= self._bounds.out_files:
             return
+        # The code may have removed some of the names that were counted: what is there decides.
         self._made = {
             f"/out/{Path(folder, name).relative_to(self._out)}"
             for folder, folders, files in os.walk(self._out)

@@ -95,6 +95,7 @@ class MontyRunner:
             try:
                 run.execute(worker, warm.isolation.missing)
             finally:
+                # Before the outputs are collected: nothing may write there any more.
                 worker.close()
             control.ran()
             return run.outcome(collect(out, job.limits))
@@ -228,6 +229,7 @@ class _MontyRun:
             self._end("failed", "The value of the last expression cannot be written (an integer is too long).", 1)
         except DriveStopped:
             self._end("failed", "The run was stopped.", None)
+        # A reason of the daemon counts more than how the code ended (docs/spec/6-runners.md, Outcome).
         if drive.ended and self._status in ("succeeded", "failed"):
             self._end(*drive.ended, None)
 

@@ -41,6 +41,7 @@ _TOOLS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FIRST_UID = 0x70000000
 """User ids above every range that a Linux distribution assigns; each worker has its own."""
 _UIDS = 4096
+# No size for files: a worker writes none itself, because the daemon serves those of /in and /out.
 _RLIMITS = ("--core=0", "--fsize=0", "--nofile=64", "--memlock=0", "--msgqueue=0")
 _OWN_RLIMITS = ("--nproc=32", *_RLIMITS)
 """With its own user. The kernel counts the processes of a user, not of a worker: with the operator's user it
