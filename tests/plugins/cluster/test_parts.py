@@ -96,9 +96,9 @@ def test_an_unfit_or_silent_worker_gets_nothing(monkeypatch: pytest.MonkeyPatch)
     assert "image" in str(ledger.missing(replace(job, image="sha256:2")))
     assert ledger.missing(replace(job, egress_image="sha256:3")) is not None
     now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + limits.CLUSTER_FENCE_SECONDS + 1)
+    monkeypatch.setattr(time, "monotonic", lambda: now + limits.CLUSTER_LIVE_SECONDS + 1)
     assert ledger.reserve(job) is None and not ledger.seats()[0].live()
-    assert ledger.silent_for("a") > limits.CLUSTER_FENCE_SECONDS
+    assert ledger.silent_for("a") > limits.CLUSTER_LIVE_SECONDS
     assert Ledger(("a",)).silent_for("a") == float("inf")
     shown = ledger.seats()[0].to_json()
     assert shown["live"] is False and shown["era"] == "1/1"

@@ -211,6 +211,11 @@ class Wire:
             finally:
                 self._publishing.release()
 
+    @property
+    def connected(self) -> bool:
+        """Whether it listens now."""
+        return self._up.is_set()
+
     def drop(self, queue_name: str, why: str) -> None:
         """Count an unreadable message; reported once for each queue, so that a flood of them is one line."""
         self._dropped[queue_name] += 1

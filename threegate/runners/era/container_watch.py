@@ -193,7 +193,7 @@ class ContainerWatch:
         if self._control.cancelled.is_set():
             return "cancelled", "Cancelled by the operator while it ran."
         if self._control.interrupted.is_set():
-            return "interrupted", "Interrupted because the daemon stopped."
+            return "interrupted", f"Interrupted because {self._control.because}."
         if now >= deadline:
             return "timed_out", f"timed_out: the time limit of {self._bounds.time_sec} s was reached."
         return None

@@ -81,7 +81,7 @@ def daemon(tmp_path: Any):
         {"machine": "\x1b[2J"},
         {"images": ["x"] * 1_000},
         {"images": ["x" * 1_000]},
-        {"running": [[NONCE, "TR-a"]] * (limits.CLUSTER_SLOTS + 1)},
+        {"running": [[NONCE, "TR-a"]] * (limits.CLUSTER_RUNS + 1)},
         {"running": [["x", "TR-a"]]},
         {"running": [[NONCE, "x" * 1_000]]},
         {"cores": "9" * 1_000},

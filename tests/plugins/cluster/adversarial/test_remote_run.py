@@ -30,6 +30,7 @@ from threegate.trail.workspace_key import SigningKey
 
 DATA = b"x" * 300_000
 DIGEST = hashlib.sha256(DATA).hexdigest()
+AWAY = 7
 INPUT = hashlib.sha256(b"y" * 10).hexdigest()
 
 
@@ -64,16 +65,23 @@ class Stage:
         self.control = Control(tmp_path / "run", tmp_path / "inputs", "ws-" + "0" * 32, "b" * 16)
         self.control.evidence = Evidence("TR.md", b"x", b"x", {}, 1, None, None, "0" * 64, False, None, Platform())
         self.control.started = self._started
+        self.job = replace(monty_job("1"), inputs=(JobInput("a", INPUT, 10, False),))
         self.out = tmp_path / "run" / "out"
         self._notes: queue.Queue[tuple[str, dict[str, Any]] | None] = queue.Queue()
 
     def run(self) -> Outcome:
-        """The outcome that the launch would record."""
-        job = replace(monty_job("1"), inputs=(JobInput("a", INPUT, 10, False),))
+        """The outcome of a run that this worker started, or of which nobody else may start it."""
+        outcome = self.place()
+        assert outcome is not None
+        return outcome
+
+    def place(self) -> Outcome | None:
+        """The same; None if the job may go to another worker."""
+        job = self.job
         acting = threading.Thread(target=self._act, daemon=True)
         acting.start()
         try:
-            return RemoteRun(self.link, self.ledger, self.key, "w1", job, self.control).execute()
+            return RemoteRun(self.link, self.ledger, self.key, "w1", job, self.control, AWAY).execute()
         finally:
             self._notes.put(None)
             acting.join(5)
@@ -189,10 +197,11 @@ def test_unavailable_after_the_start_token_is_not_believed(tmp_path: Path, then:
 
 
 def test_a_run_without_a_token_is_not_tried_again(tmp_path: Path) -> None:
-    """A worker that tells of a run which nobody let start: what it did is not known."""
+    """A worker that tells of a run which nobody let start: what it did is not known, so the approval is used up."""
     stage = Stage(tmp_path, lambda stage, kind, _: stage.result(ended()) if kind == "job" else None)
     found = stage.run()
-    assert (found.status, stage.starts) == ("interrupted", 0) and "never" in found.detail
+    assert (found.status, stage.starts) == ("interrupted", 1) and "never" in found.detail
+    assert "go" not in stage.told
 
 
 def test_a_second_question_gets_no_second_token(tmp_path: Path) -> None:

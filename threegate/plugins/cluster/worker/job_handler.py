@@ -128,6 +128,7 @@ class JobHandler:
             envelope_sha256,
             Control(folder, self._store.folder, f"{self._workspace_id}.{self._agent.name}", self._boot),
             frozenset(item.sha256 for item in job.inputs),
+            envelope.away_sec,
         )
         with lease:
             if not self._agent.enter(active):
@@ -157,6 +158,7 @@ class JobHandler:
             raise Refused(*_TOO_LATE)
         self._journal.spend(verified.spent(now))
         if not self._agent.may_start(active):
+            self._journal.give_back(active.nonce)
             raise Refused("no_token", "the daemon gave no start token")
         active.control.run_folder.mkdir(mode=0o700)
         self._say(f"started {active.request_id}")
