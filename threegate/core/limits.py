@@ -347,6 +347,8 @@ CLUSTER_REFUSALS: Final = 3
 """So many jobs in a row that a worker refused make it unfit."""
 CLUSTER_REFUSED_SECONDS: Final = 60.0
 """How long a worker is not offered a job that it refused, unless its status changes."""
+CLUSTER_LEAD_SECONDS: Final = 8.0
+"""How long a daemon leads after the broker last gave it the message; a broker notices a lost connection later."""
 CLUSTER_SILENCE_SECONDS: Final = 30.0
 CLUSTER_GRACE_SECONDS: Final = 4.0
 """How long a worker must report that it has neither a run nor its result before the run counts as lost."""
@@ -356,10 +358,10 @@ CLUSTER_TOKEN_SECONDS: Final = 15.0
 """How long a worker waits for the start token, besides `cluster.away_sec`."""
 CLUSTER_END_SECONDS: Final = 60
 """What a run may take beyond its own time limit, on its worker, before it is given up as lost."""
-CLUSTER_CHUNK_BYTES: Final = 8 * MIB
+CLUSTER_CHUNK_BYTES: Final = 1 * MIB
 CLUSTER_INLINE_BYTES: Final = 128 * KIB
 CLUSTER_SEALED_BYTES: Final = 8 * MIB
-CLUSTER_MESSAGE_BYTES: Final = 16 * MIB
+CLUSTER_MESSAGE_BYTES: Final = 8 * MIB
 """What the broker takes at most (`max_message_size`), and what a listener looks at."""
 CLUSTER_NOTE_BYTES: Final = 64 * KIB
 """Every note but a result: a status with CLUSTER_RUNS runs, whose ids have REQUEST_ID_CHARS, fits."""
@@ -552,8 +554,12 @@ OUTCOME_DEPTH: Final = 32
 JOURNAL_LINE_BYTES: Final = 4096
 WORKER_FREE_BYTES: Final = 256 * MIB
 """Free space that a worker wants before it takes work."""
-BROKER_CANCEL_BYTES: Final = 64 * MIB
-BROKER_RESULT_BYTES: Final = 512 * MIB
+BROKER_BEATS: Final = 4
+"""Beats that wait for one worker; the oldest go first."""
+BROKER_NOTE_BYTES: Final = 1 * MIB
+BROKER_CHUNK_BYTES: Final = 8 * MIB
+"""Chunks of inputs or outputs that wait for one worker, or for the daemon from one worker."""
+BROKER_RESULT_BYTES: Final = 32 * MIB
 SERVE_CONNECTIONS: Final = 256
 """Of one HTTP server at a time."""
 SERVE_CONNECTIONS_EACH: Final = 128

@@ -160,8 +160,8 @@ class RemoteRun:
         silent = self._ledger.silent_for(self._worker)
         if silent <= self._away_sec + limits.CLUSTER_AFTER_AWAY_SECONDS:
             return None
-        if not self._link.wire.connected:
-            return f"the broker was away, and nothing was heard from worker {self._worker} for {silent:.0f} s"
+        if (problem := self._link.wire.alarm or self._link.lead.problem) is not None:
+            return f"nothing was heard from worker {self._worker} for {silent:.0f} s, through the broker: {problem}"
         return f"worker {self._worker}, its machine or its net stopped: nothing was heard from it for {silent:.0f} s"
 
     def _without_it(self) -> str | None:
@@ -213,6 +213,8 @@ class RemoteRun:
             self._tell("no")
             return False
         first = self._given is None
+        if first and self._link.lead.problem is not None:
+            return False  # no token can be sent now, so nothing is claimed; the worker asks again
         if first:
             self._start()
             self._ask = ask
