@@ -110,8 +110,9 @@ class Seat:
         """Whether the job fits in addition to what the worker already runs."""
         memory, cores, rows = self.free()
         need = need_of(job)
-        fits = rows[_row(job.backend)] > 0 and need.memory_mb <= memory and need.cpus <= cores
-        return fits and self.could(job) and self.refuses(job) is None
+        if not self.could(job) or self.refuses(job) is not None:
+            return False
+        return rows[_row(job.backend)] > 0 and need.memory_mb <= memory and need.cpus <= cores
 
     def to_json(self) -> dict[str, Any]:
         """For `threegate status`."""

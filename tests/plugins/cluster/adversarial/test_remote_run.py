@@ -58,6 +58,7 @@ class Stage:
             told_file=None,
             say=lambda line: None,
         )
+        self.link.lead._heard = float("inf")  # this daemon leads
         self.link.send_job = self._send_job  # type: ignore[method-assign]
         self.link.tell = self._tell  # type: ignore[method-assign]
         self.link.send_chunk = self._send_chunk  # type: ignore[method-assign]
