@@ -274,6 +274,7 @@ def test_a_request_that_nobody_signed_makes_no_envelope() -> None:
             boot="0" * 16,
             worker="w1",
             nonce="0" * 32,
+            away_sec=7,
             now=datetime.now(UTC),
         )
     assert caught.value.code == "signature_missing"

@@ -42,6 +42,8 @@ _SAID_CHARS = limits.CLUSTER_NAME_CHARS + 2 + limits.CLUSTER_TEXT_CHARS
 _AGAIN_SECONDS = 3.0
 _SOON = 1.0
 """Seconds after which a worker that had no room, or was lost, is offered the job again."""
+_PASSING = frozenset(("worker_full", "replayed"))
+"""Codes of refusals that pass: it has as much as it can, or still has an earlier envelope of this request."""
 
 
 class RemoteRun:
@@ -125,7 +127,7 @@ class RemoteRun:
                     return self._take(mail.value, box)
                 if mail.kind == "refused":
                     said = trail_text(f"{mail.value['code']}: {mail.value['message']}", _SAID_CHARS)
-                    return self._gone(said, _SOON if mail.value["code"] == "worker_full" else None)
+                    return self._gone(said, _SOON if mail.value["code"] in _PASSING else None)
                 if mail.kind == "may-start" and self._give(mail, start_by):
                     end_by = time.monotonic() + self._job.limits.time_sec + limits.CLUSTER_END_SECONDS + self._away_sec
                 elif mail.kind == "want":
