@@ -19,6 +19,7 @@ from tests.engine_fixtures import monty_job
 from tests.plugins.cluster.test_parts import outcome, told
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
+from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
 from threegate.plugins.cluster.broker import Broker
 from threegate.plugins.cluster.ledger import Ledger
@@ -264,3 +265,162 @@ def test_an_outcome_that_no_record_can_hold_is_not_written(tmp_path: Path) -> No
 
     found = Stage(tmp_path, taken_over(lies)).run()
     assert found.status == "interrupted" and found.retry_after_sec is None
+
+
+def lost(stage: Stage) -> None:
+    """What the broker says when it returns the job: after a restart of it, of every job that runs."""
+    stage.link._deliver(stage.nonce, None, Mail("lost", {"why": "delivery_limit"}))
+
+
+def reports(stage: Stage, has_it: bool, boot: str = "1") -> None:
+    """A status of the worker."""
+    running = [[stage.nonce, "TR-a"]] if has_it else []
+    stage.ledger.hear("w1", told(running=running, boot=boot))
+
+
+@pytest.mark.parametrize(
+    ("said", "unfit"),
+    [
+        (lambda stage: stage.answers("refused", code="signer_unknown", message="no such signer"), True),
+        (lambda stage: stage.result(ended(status="unavailable", detail="no container")), True),
+        (lambda stage: stage.answers("refused", code="worker_full", message="no room"), False),
+        (lost, False),
+    ],
+    ids=["refused", "nothing ran", "full", "lost"],
+)
+def test_what_never_had_a_token_goes_to_another_worker(tmp_path: Path, said: Any, unfit: bool) -> None:
+    """Nothing is claimed, the worker is told to leave it, and a late question of it gets no token."""
+    stage = Stage(tmp_path, lambda stage, kind, _: said(stage) if kind == "job" else None)
+    assert stage.place() is None and stage.starts == 0
+    assert stage.told == ["cancel"] and not stage.link._boxes
+    assert stage.ledger.reserve(stage.job) is None, "it is not offered the same job at once"
+    [(until, _)] = stage.ledger.seats()[0].refused.values()
+    assert (until - time.monotonic() > 5) is unfit
+
+
+def test_a_worker_that_does_not_ask_loses_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CLUSTER_START_SECONDS", 1)
+    stage = Stage(tmp_path, lambda stage, kind, _: None)
+    assert stage.place() is None and "did not answer in time" in str(stage.ledger.missing(stage.job))
+
+
+def test_the_same_question_gets_its_token_again(tmp_path: Path) -> None:
+    """The answer was lost with the broker: the worker repeats its question, and `started` is recorded once."""
+
+    def worker(stage: Stage, kind: str, _: dict[str, Any]) -> None:
+        if kind == "job":
+            for ask in ("1" * 32, "1" * 32, "2" * 32):
+                stage.answers("may-start", ask=ask)
+        elif kind == "no":
+            stage.result(ended())
+
+    stage = Stage(tmp_path, worker)
+    assert stage.run().status == "succeeded"
+    assert (stage.starts, stage.told) == (1, ["go", "go", "no", "done"])
+
+
+def test_without_the_lead_nothing_is_claimed(tmp_path: Path) -> None:
+    """Another daemon may have the message: the question is answered when it is known who leads."""
+
+    def worker(stage: Stage, kind: str, _: dict[str, Any]) -> None:
+        if kind == "job":
+            stage.link.lead._heard = None
+            stage.answers("may-start", ask="1" * 32)
+            stage.answers("refused", code="no_token", message="the daemon gave no start token")
+
+    stage = Stage(tmp_path, worker)
+    assert stage.place() is None and (stage.starts, stage.told) == (0, ["cancel"])
+
+
+def test_a_request_that_may_not_start_any_more_gets_no_token(tmp_path: Path) -> None:
+    """Cancelled or changed since it was sent: the launch has its answer, and no other worker is asked."""
+    stage = Stage(tmp_path, lambda stage, kind, _: stage.answers("may-start", ask="1" * 32) if kind == "job" else None)
+
+    def refuse(_: object) -> None:
+        raise Refused("request_changed", "it may not start any more")
+
+    stage.control.started = refuse
+    assert stage.run().status == "unavailable" and stage.told == ["no"]
+
+
+def test_a_restart_of_the_broker_loses_no_run(tmp_path: Path) -> None:
+    """The broker reports the job as lost, once for each of its restarts: that alone proves nothing."""
+
+    def goes_on(stage: Stage) -> None:
+        lost(stage)
+        lost(stage)
+        stage.result(ended())
+
+    stage = Stage(tmp_path, taken_over(goes_on))
+    assert stage.run().status == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("boot", "why"), [("1", "does not have the run any more"), ("c", "was killed or restarted while it ran it")]
+)
+def test_a_worker_without_the_run_has_lost_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, boot: str, why: str
+) -> None:
+    """Not by its first status, which may have been made before the run was there."""
+    monkeypatch.setattr(limits, "CLUSTER_GRACE_SECONDS", 0.0)
+    stage = Stage(tmp_path, lambda stage, kind, value: None)
+    run = RemoteRun(stage.link, stage.ledger, stage.key, "w1", stage.job, stage.control, AWAY)
+    stage.nonce = run._nonce
+    reports(stage, False)
+    assert run._without_it() is None, "no token was given"
+    run._start()
+    assert run._without_it() is None, "that status was there before"
+    for has_it in (False, True, False):
+        reports(stage, has_it, boot)
+        assert run._without_it() is None
+    reports(stage, False, boot)
+    assert why in str(run._without_it())
+
+
+@pytest.mark.parametrize(
+    ("broker", "why"),
+    [
+        (lambda link: None, "worker w1, its machine or its net stopped: nothing was heard"),
+        (lambda link: setattr(link.wire, "alarm", "it has an alarm: low on memory"), "low on memory"),
+        (lambda link: link.lead.lose(), "the broker has not answered yet"),
+    ],
+    ids=["a frozen worker", "an alarm", "a cut net"],
+)
+def test_silence_says_whose_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: Any, why: str) -> None:
+    monkeypatch.setattr(limits, "CLUSTER_AFTER_AWAY_SECONDS", 0.5 - AWAY)
+    stage = Stage(tmp_path, taken_over(lambda stage: broker(stage.link)))
+    found = stage.run()
+    assert found.status == "interrupted" and why in found.detail and stage.starts == 1
+
+
+def test_a_run_that_ends_because_the_daemon_stops_is_not_cancelled(tmp_path: Path) -> None:
+    """The worker is told to cancel it; no person did."""
+
+    def stops(stage: Stage) -> None:
+        stage.control.interrupt("the daemon stopped")
+
+    def worker(stage: Stage, kind: str, value: dict[str, Any]) -> None:
+        taken_over(stops)(stage, kind, value)
+        if kind == "cancel":
+            stage.result(ended(status="cancelled", detail="Cancelled by the operator while it ran."))
+
+    found = Stage(tmp_path, worker).run()
+    assert (found.status, found.detail) == ("interrupted", "Interrupted because the daemon stopped.")
+
+
+def test_a_result_that_nobody_can_read_before_the_token_uses_the_approval_up(tmp_path: Path) -> None:
+    """It may have run."""
+
+    def worker(stage: Stage, kind: str, _: dict[str, Any]) -> None:
+        if kind == "job":
+            stage.answers("result", outcome={}, inline={})
+
+    stage = Stage(tmp_path, worker)
+    assert stage.run().status == "interrupted" and stage.starts == 1
+
+
+@pytest.mark.parametrize("event", ["cancelled", "interrupted"])
+def test_what_is_stopped_before_its_start_goes_to_nobody(tmp_path: Path, event: str) -> None:
+    stage = Stage(tmp_path, lambda stage, kind, _: getattr(stage.control, event).set())
+    assert stage.run().status == "unavailable" and stage.starts == 0
+    assert stage.ledger.reserve(stage.job) == "w1", "the worker did nothing wrong"
