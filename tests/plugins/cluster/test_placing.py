@@ -47,8 +47,7 @@ def cluster(shared: tuple[Cluster, Path], monkeypatch: pytest.MonkeyPatch) -> It
     made.daemon()
     first = approve(made, f"first{len(made.ends())}", "1")  # the daemon connects with its first request
     assert made.wait_end(first)[first] == "succeeded"
-    for name in made.workers:
-        wait_until(lambda name=name: row_of(made, name)["live"], lambda: made.daemon_log[-2000:], 60)
+    wait_until(lambda: all(row_of(made, name)["live"] for name in made.workers), lambda: made.daemon_log[-2000:], 60)
     yield made
     made.stop_daemons()
 
