@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -118,6 +119,16 @@ class Evidence:
     platform: Platform
 
 
+def since_boot() -> float:
+    """Seconds since this machine booted, those in which it slept included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def unheard(seconds: float) -> str:
+    """How a run ended whose lease of so many seconds ended."""
+    return f"The run ended by itself: no beat of the process that watches it for {seconds:g} s."
+
+
 def _not_recorded(where: Mapping[str, Any]) -> None:
     raise RuntimeError("this start is not recorded")
 
@@ -137,6 +148,7 @@ class Control:
     cancelled: threading.Event = field(default_factory=threading.Event)
     interrupted: threading.Event = field(default_factory=threading.Event)
     evidence: Evidence | None = None
+    # It raises unless the daemon sets it: a runner that starts late must not start what nobody records.
     started: Callable[[Mapping[str, Any]], None] = _not_recorded
     """For a runner that `starts_late`: claims the request and records `started` in the trail, synced, before it
     returns. Raises Refused if the request may not start any more (it was cancelled or changed), TrailError.
@@ -159,12 +171,24 @@ class Control:
     """Set once the request is claimed: reports to CORE and the operator that it is running. For runs that last."""
     because: str = "the daemon stopped"
     """Why it is interrupted, if it is."""
+    lease_sec: float | None = None
+    """A run ends by itself once its runner has sent no beat for so long, also if this process only stands still.
+    None: no lease, because nobody else could report the run as lost.
+    """
+    leased: float = field(default_factory=since_boot)
+    """When the lease began (`since_boot`): no run begins later than `lease_sec` after it."""
 
     def interrupt(self, why: str) -> None:
         """Set `interrupted`, for the first reason that there is."""
         if not self.interrupted.is_set():
             self.because = why
             self.interrupted.set()
+
+    def lease_over(self) -> str | None:
+        """One sentence if it is too late to begin."""
+        if self.lease_sec is None or since_boot() - self.leased < self.lease_sec:
+            return None
+        return f"It was not started: this machine stood still for more than {self.lease_sec:g} s before that."
 
 
 class Runner(Protocol):
