@@ -165,7 +165,7 @@ class Rabbit:
     def kill(self) -> None:
         """kill -9 of all of it."""
         if self._process is not None:
-            for pid in _in_namespace(self._space):
+            for pid in self.pids():
                 _kill(pid, signal.SIGKILL)
             self._process.wait(20)
             self._process = None
@@ -181,6 +181,10 @@ class Rabbit:
         )
         assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout
+
+    def pids(self) -> list[int]:
+        """All of its processes."""
+        return _in_namespace(self._space)
 
     def memory_mb(self) -> int:
         """What it uses now, in MiB."""

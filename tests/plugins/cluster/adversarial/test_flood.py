@@ -25,12 +25,14 @@ DAEMON_MB = 150
 CONNECTIONS, CHANNELS = 12, 48
 """What one worker gets of the broker at most."""
 FLOOD = """
-import json, sys, threading, time
+import json, multiprocessing, sys, time
 from pathlib import Path
 import amqp
 from threegate.plugins.cluster.broker import Broker
+from threegate.plugins.cluster.seal import seal
+from threegate.plugins.cluster.worker.service import read_identity
 
-broker, name, seconds = Broker(sys.argv[1], Path(sys.argv[2])), sys.argv[3], float(sys.argv[4])
+broker, folder, seconds = Broker(sys.argv[1], Path(sys.argv[2])), Path(sys.argv[2]), float(sys.argv[3])
 held, channels = [], 0
 try:
     while len(held) < 100:
@@ -47,29 +49,39 @@ except amqp.exceptions.AMQPError as error:
     print(error, file=sys.stderr)
 for connection in held:
     connection.collect()
-until, sent = time.monotonic() + seconds, [0]
+me, until = read_identity(folder), time.monotonic() + seconds
+note = {"worker": me.name, "boot": "1", "seq": 1, "nonce": "a" * 32, "envelope_sha256": "b" * 64, "inline": {}}
+bodies = (  # a result that costs most to read, many short ones, one that is too long, and chunks
+    seal(me.key, "result", {**note, "outcome": {"x": [[]] * 2_600_000}}),
+    b"{}" * 50,
+    b"x" * (15 << 20),
+    b"x" * (1 << 20),
+)
+sent = multiprocessing.Value("Q")
 
 
-def flood(number):
-    body = (b"x" * (1 << 20), b"{}" * 500, b"x" * (15 << 20), b"x" * 70_000)[number % 4]
-    exchange = ("res", "out")[number // 4 % 2] + f".{name}"
+def flood(body):
+    number = 0
     while time.monotonic() < until:
         try:
             with broker.connection() as connection:
                 channel = connection.channel()
                 while time.monotonic() < until:
-                    channel.basic_publish(amqp.Message(body, channel=channel, delivery_mode=2), exchange, name)
-                    sent[0] += len(body)
+                    number += 1
+                    exchange = ("res", "out")[number % 2] + "." + me.name
+                    channel.basic_publish(amqp.Message(body, channel=channel, delivery_mode=2), exchange, me.name)
+                    with sent.get_lock():
+                        sent.value += len(body)
         except Exception:
             time.sleep(0.1)  # refused, closed or blocked: once more
 
 
-threads = [threading.Thread(target=flood, args=(number,), daemon=True) for number in range(8)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join(max(0.1, until + 5 - time.monotonic()))
-print(json.dumps({"connections": len(held), "channels": channels, "sent": sent[0]}), flush=True)
+work = [multiprocessing.Process(target=flood, args=(body,), daemon=True) for body in bodies]
+for one in work:
+    one.start()
+for one in work:
+    one.join(max(0.1, until + 5 - time.monotonic()))
+print(json.dumps({"connections": len(held), "channels": channels, "sent": sent.value}), flush=True)
 """
 
 
@@ -89,8 +101,9 @@ def test_a_flood_ends_nobody_elses_runs(tmp_path: Path) -> None:
         assert sorted(places) == ["w1", "w2", "w3"], "one on each"
         stolen = cluster.workers["w3"]
         stolen.kill()
+        print(cluster.rabbit.memory_mb())
         before = peak_mb(daemon.pid)
-        words = [sys.executable, "-c", FLOOD, cluster.url, str(stolen.home), "w3", str(FLOOD_SECONDS)]
+        words = [sys.executable, "-c", FLOOD, cluster.url, str(stolen.home), str(FLOOD_SECONDS)]
         done = subprocess.run(inside(stolen.space, *words), capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         got: dict[str, Any] = json.loads(done.stdout)
