@@ -339,6 +339,8 @@ METRICS_OPEN_REQUESTS: Final = 100_000
 # 10 s) < SILENCE.
 CLUSTER_HEARTBEAT_SECONDS: Final = 10
 CLUSTER_BEAT_SECONDS: Final = 2.0
+CLUSTER_LEAD_SECONDS: Final = 8.0
+"""How long a daemon leads after the broker last gave it the message; a broker notices a lost connection later."""
 CLUSTER_FENCE_SECONDS: Final = 7.0
 CLUSTER_SILENCE_SECONDS: Final = 30.0
 CLUSTER_GRACE_SECONDS: Final = 4.0
@@ -348,10 +350,10 @@ CLUSTER_SLOWEST_BYTES_PER_SECOND: Final = 2 * MIB
 CLUSTER_TOKEN_SECONDS: Final = 15.0
 CLUSTER_END_SECONDS: Final = 60
 """What a run may take beyond its own time limit, on its worker, before it is given up as lost."""
-CLUSTER_CHUNK_BYTES: Final = 8 * MIB
+CLUSTER_CHUNK_BYTES: Final = 1 * MIB
 CLUSTER_INLINE_BYTES: Final = 128 * KIB
 CLUSTER_SEALED_BYTES: Final = 8 * MIB
-CLUSTER_MESSAGE_BYTES: Final = 16 * MIB
+CLUSTER_MESSAGE_BYTES: Final = 8 * MIB
 """What the broker takes at most (`max_message_size`), and what a listener looks at."""
 CLUSTER_NOTE_BYTES: Final = 64 * KIB
 """Every note but a result: a status with CLUSTER_SLOTS runs, whose ids have REQUEST_ID_CHARS, fits."""
@@ -542,8 +544,12 @@ OUTCOME_DEPTH: Final = 32
 JOURNAL_LINE_BYTES: Final = 4096
 WORKER_FREE_BYTES: Final = 256 * MIB
 """Free space that a worker wants before it takes work."""
-BROKER_CANCEL_BYTES: Final = 64 * MIB
-BROKER_RESULT_BYTES: Final = 512 * MIB
+BROKER_BEATS: Final = 4
+"""Beats that wait for one worker; the oldest go first."""
+BROKER_NOTE_BYTES: Final = 1 * MIB
+BROKER_CHUNK_BYTES: Final = 8 * MIB
+"""Chunks of inputs or outputs that wait for one worker, or for the daemon from one worker."""
+BROKER_RESULT_BYTES: Final = 32 * MIB
 SERVE_CONNECTIONS: Final = 256
 """Of one HTTP server at a time."""
 SERVE_CONNECTIONS_EACH: Final = 128

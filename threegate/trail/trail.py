@@ -646,12 +646,19 @@ class LockedTrail:
             return "the workspace is in another place than before: it was copied or moved"
         if kept.get("epoch") != index.epoch:
             return f"the trail is of epoch {index.epoch}, the kept head of epoch {kept.get('epoch')}"
-        seq = kept.get("seq")
-        if type(seq) is not int or seq < 1:
+        return self.lacks(kept)
+
+    def lacks(self, head: Mapping[str, object]) -> str | None:
+        """None when this trail contains the event of a head {epoch, seq, hash}, or was adopted since; else one line."""
+        index = self.index
+        epoch, seq = head.get("epoch"), head.get("seq")
+        if type(epoch) is not int or type(seq) is not int or seq < 1:
             return "the kept head names no event"
+        if epoch != index.epoch:
+            return None if epoch < index.epoch else f"the trail is of epoch {index.epoch}, that head of epoch {epoch}"
         if seq > index.head.seq:
             return f"the trail ends at {index.head.seq}, but {seq} events were there before: it was cut or restored"
-        if index.hash_at(seq) != kept.get("hash"):
+        if index.hash_at(seq) != head.get("hash"):
             return f"event {seq} is another one than the kept head names: the trail was replaced"
         return None
 

@@ -109,6 +109,7 @@ class Hand:
         self.key = load_key(settings.workspace.id)
         self.link = Link(
             Broker(settings.section(ClusterSettings).broker, files / "daemon"),
+            workspace,
             self.key,
             workers,
             self.ledger,

@@ -244,13 +244,19 @@ def certificates(cluster: Cluster) -> None:
     assert subprocess.run(inside(space, sys.executable, "-c", plain), capture_output=True).returncode != 0
     tries = [
         ("read", "job.w2"),
-        ("read", "cancel.w2"),
+        ("read", "note.w2"),
+        ("read", "beat.w2"),
+        ("read", "chunk.w2"),
+        ("read", "lead"),
         ("read", "res.w2"),
         ("read", "lost"),
         ("write", "/job.w2"),
         ("write", "job/w2"),
         ("write", "res.w2/"),
-        ("write", "cancel/cancel.w2"),
+        ("write", "note/w2"),
+        ("write", "beat/"),
+        ("write", "lead/"),
+        ("write", "out.w2/"),
         ("declare", "mine"),
         ("write", "res.w1/"),
     ]

@@ -238,8 +238,8 @@ def test_nobody_may_more_than_it_needs() -> None:
     """The rights of docs/cluster.md, for every user; no user has a password."""
     made = definitions(["w1", "w2"])
     rights = {item["user"]: (item["configure"], item["write"], item["read"]) for item in made["permissions"]}
-    assert rights["w1"] == ("^$", r"^res\.w1$", r"^(job\.w1|cancel\.w1)$")
-    assert rights["daemon"] == ("^$", "^(job|cancel)$", r"^(res\.[a-z0-9-]+|lost)$")
+    assert rights["w1"] == ("^$", r"^(res|out)\.w1$", r"^(job|beat|note|chunk)\.w1$")
+    assert rights["daemon"] == ("^$", "^(job|beat|note|chunk|lead)$", r"^((res|out)\.[a-z0-9-]+|lost|lead)$")
     assert {user["password_hash"] for user in made["users"]} == {""}
     jobs = next(queue for queue in made["queues"] if queue["name"] == "job.w1")
     assert jobs["arguments"] == {

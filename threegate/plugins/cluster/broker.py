@@ -4,7 +4,7 @@ Invariant: nothing is declared here (queues and permissions are in the broker's 
 publication is confirmed by the broker or raises; received data is only bytes, which the listener's owner
 verifies. The listener lives until `close`: unreadable messages are acknowledged, counted and dropped, and
 reported once. It never publishes, so no message can make it wait for the broker: answers are left to a
-`WorkQueue` thread.
+`WorkQueue` thread. Files travel on connections of their own, so that no beat or note waits behind them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,12 @@ from threegate.core.errors import Refused, Unavailable
 from threegate.plugins.cluster import raw_transport
 
 JOB_EXCHANGE: Final = "job"
-CANCEL_EXCHANGE: Final = "cancel"
+BEAT_EXCHANGE: Final = "beat"
+NOTE_EXCHANGE: Final = "note"
+CHUNK_EXCHANGE: Final = "chunk"
 LOST_QUEUE: Final = "lost"
+LEAD_QUEUE: Final = "lead"
+"""Whoever holds the message in it is the daemon that works (`lead`)."""
 TASK: Final = "threegate.run"
 IDENTITY_FILES: Final = ("ca.pem", "tls.pem", "tls.key")
 FAULTS: Final = (
@@ -54,14 +58,29 @@ def job_queue(worker: str) -> str:
     return f"job.{worker}"
 
 
-def cancel_queue(worker: str) -> str:
-    """Where the daemon's notes for a worker come: beats, tokens, cancels, chunks of inputs."""
-    return f"cancel.{worker}"
+def beat_queue(worker: str) -> str:
+    """Where the daemon's beats, the same for all workers, come for this one."""
+    return f"beat.{worker}"
+
+
+def note_queue(worker: str) -> str:
+    """Where the daemon's notes for a worker come: tokens, cancels, questions for outputs."""
+    return f"note.{worker}"
+
+
+def chunk_queue(worker: str) -> str:
+    """Where chunks of inputs come for a worker."""
+    return f"chunk.{worker}"
 
 
 def result_exchange(worker: str) -> str:
-    """Where a worker publishes, the only place that it may; its queue has the same name."""
+    """Where a worker publishes its notes and results; the queue has the same name."""
     return f"res.{worker}"
+
+
+def output_exchange(worker: str) -> str:
+    """Where a worker publishes chunks of outputs; the queue has the same name."""
+    return f"out.{worker}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +128,8 @@ class Broker:
             "write_timeout": _ANSWER_SECONDS,
         }
 
-    def connection(self) -> kombu.Connection:
-        """A connection that is not yet open."""
+    def connection(self, **callbacks: Callable[..., None]) -> kombu.Connection:
+        """A connection that is not yet open; `callbacks` are py-amqp's (on_blocked, on_unblocked)."""
         return kombu.Connection(
             self.kombu_url,
             transport=raw_transport.Transport,
@@ -118,12 +137,13 @@ class Broker:
             login_method="EXTERNAL",
             heartbeat=limits.CLUSTER_HEARTBEAT_SECONDS,
             connect_timeout=_ANSWER_SECONDS,
-            transport_options=self.transport_options(),
+            transport_options={**self.transport_options(), **callbacks},
         )
 
 
-OnMessage = Callable[[str, bytes, Mapping[str, Any]], None]
-"""(queue, body, headers). Raises for what cannot be read: any exception drops the message, and only that."""
+OnMessage = Callable[[str, bytes, Mapping[str, Any]], bool | None]
+"""(queue, body, headers) → True to hold the message: the broker keeps it until the next one is held, and gives it to
+another when this connection ends. Raises for what cannot be read: any exception drops the message, and only that."""
 
 
 class WorkQueue:
@@ -180,14 +200,31 @@ class Wire:
     """Listens on some queues in its own thread, and publishes from any thread."""
 
     def __init__(
-        self, broker: Broker, queues: Sequence[str], on_message: OnMessage, say: Callable[[str], None]
+        self,
+        broker: Broker,
+        queues: Sequence[str],
+        on_message: OnMessage,
+        say: Callable[[str], None],
+        *,
+        prefetch: int = _PREFETCH,
+        changed: Callable[[], None] = lambda: None,
     ) -> None:
+        """`prefetch`: how many messages of each queue are under way at once; `changed` is called after the connection
+        was made, and after it was lost.
+        """
         self._broker = broker
         self._queues = tuple(queues)
+        self._more: tuple[str, ...] = ()
         self._on_message = on_message
         self._say = say
+        self._prefetch = prefetch
+        self._changed = changed
+        self._held: Any = None
         self._stop = threading.Event()
+        self._reset = threading.Event()
         self._up = threading.Event()
+        self.alarm: str | None = None
+        """Why the broker takes no publications (it is short of memory or disk), as it said."""
         self._dropped: collections.Counter[str] = collections.Counter()
         self._publishing = threading.Lock()
         self._down_until = 0.0
@@ -196,9 +233,27 @@ class Wire:
         self._producer: Any = None
         self._thread = threading.Thread(target=self._listen, name="broker", daemon=True)
 
+    @property
+    def up(self) -> bool:
+        """Whether it listens now."""
+        return self._up.is_set()
+
     def start(self) -> None:
         """Start listening; connects until it succeeds."""
         self._thread.start()
+
+    def listen_to(self, *queues: str) -> None:
+        """Listen on more queues, over this connection and later ones, until `reset`."""
+        self._more = queues
+
+    def reset(self) -> None:
+        """Listen to the first queues only, over a new connection."""
+        self._more = ()
+        self._reset.set()
+
+    def stop_listening(self) -> None:
+        """End the listener, from any thread; what it holds is the broker's again."""
+        self._stop.set()
 
     def close(self) -> None:
         """End both connections; takes at most `2 * _ANSWER_SECONDS` when the broker does not answer."""
@@ -261,9 +316,9 @@ class Wire:
                     raise Unavailable("the broker does not take it (the queue is full)") from None
                 except FAULTS as error:
                     self._drop_publisher()
-                    if last:
+                    if last or self.alarm is not None:
                         self._down_until = time.monotonic() + _DOWN_SECONDS
-                        raise Unavailable(f"the broker does not take it ({_reason(error)})") from None
+                        raise Unavailable(f"the broker does not take it ({self.alarm or _reason(error)})") from None
 
     def send_task(self, app: Any, worker: str, nonce: str, sealed: str, seconds: int) -> None:
         """Send a job as a Celery task, once. Raises Unavailable: it may have arrived all the same."""
@@ -288,9 +343,18 @@ class Wire:
                 self._drop_publisher()
                 raise Unavailable(f"the broker does not take it ({_reason(error)})") from None
 
+    def _blocked(self, reason: object) -> None:
+        """The broker's own word that it is short of memory or disk; it takes nothing until it says otherwise."""
+        self.alarm = f"it has an alarm: {str(reason)[:100]}"
+        self._say(f"the broker takes nothing: {self.alarm}; on its machine: rabbitmqctl status")
+
+    def _unblocked(self) -> None:
+        self.alarm = None
+        self._say("the broker's alarm is over")
+
     def _open_publisher(self) -> kombu.Connection:
         if self._publisher is None:
-            connection = self._broker.connection()
+            connection = self._broker.connection(on_blocked=self._blocked, on_unblocked=self._unblocked)
             connection.connect()
             self._publisher = connection
         return self._publisher
@@ -320,19 +384,26 @@ class Wire:
                     self._say(f"no broker ({told})")
             finally:
                 self._up.clear()
+                self._held = None
                 _shut(connection)
+                self._changed()
             self._stop.wait(_AGAIN_SECONDS)
 
     def _consume(self, connection: kombu.Connection) -> None:
         connection.connect()
         channel = connection.channel()
-        channel.basic_qos(0, _PREFETCH, False)
-        for name in self._queues:
-            channel.basic_consume(name, callback=self._taken(name))
+        channel.basic_qos(0, self._prefetch, False)
+        self._reset.clear()
         self._up.set()
         self._say("connected to the broker")
+        self._changed()
         beaten = time.monotonic()
-        while not self._stop.is_set():
+        heard: set[str] = set()
+        while not self._stop.is_set() and not self._reset.is_set():
+            for name in (*self._queues, *self._more):
+                if name not in heard:
+                    heard.add(name)
+                    channel.basic_consume(name, callback=self._taken(name))
             with contextlib.suppress(TimeoutError):
                 connection.drain_events(timeout=0.5)
             if time.monotonic() - beaten >= 1.0:
@@ -342,16 +413,19 @@ class Wire:
     def _taken(self, queue_name: str) -> Callable[[Any], None]:
         def taken(message: Any) -> None:
             body = message.body or b""
+            done = message
             try:
                 if not isinstance(body, bytes) or len(body) > limits.CLUSTER_MESSAGE_BYTES:
                     raise Refused("envelope_invalid", "the message is too long")
-                self._on_message(queue_name, body, message.properties.get("application_headers") or {})
+                if self._on_message(queue_name, body, message.properties.get("application_headers") or {}):
+                    done, self._held = self._held, message
             except Refused as error:
                 self.drop(queue_name, str(error))
             except Exception as error:  # noqa: BLE001 - one message never ends the listener
                 self.drop(queue_name, type(error).__name__)
             finally:
-                message.channel.basic_ack(message.delivery_tag)
+                if done is not None:
+                    done.channel.basic_ack(done.delivery_tag)
 
         return taken
 

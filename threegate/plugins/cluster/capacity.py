@@ -59,6 +59,7 @@ def _runners(workspace: Workspace, settings: Settings, boot: str, say: Callable[
     from threegate.trail.workspace_key import load_key
 
     runner = ClusterRunner(
+        workspace,
         settings.section(ClusterSettings),
         load_key(settings.workspace.id),
         boot=boot,

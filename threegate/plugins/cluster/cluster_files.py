@@ -25,11 +25,17 @@ from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.plugins.cluster.broker import (
-    CANCEL_EXCHANGE,
+    BEAT_EXCHANGE,
+    CHUNK_EXCHANGE,
     JOB_EXCHANGE,
+    LEAD_QUEUE,
     LOST_QUEUE,
-    cancel_queue,
+    NOTE_EXCHANGE,
+    beat_queue,
+    chunk_queue,
     job_queue,
+    note_queue,
+    output_exchange,
     result_exchange,
 )
 from threegate.plugins.cluster.seal import WORKER
@@ -112,44 +118,38 @@ def enter_cluster(workspace: Workspace, made: MadeCluster, *, actor: str) -> boo
 def definitions(workers: Sequence[str]) -> dict[str, Any]:
     """RabbitMQ's definitions: users without a password, and exactly the permissions that each needs."""
     users = [DAEMON, *workers]
-    queues = [_queue(LOST_QUEUE, {"x-queue-type": "quorum"})]
-    bindings = [_binding(LOST_QUEUE, LOST_QUEUE, "")]
+    one_reader = {"x-queue-type": "quorum", "x-single-active-consumer": True}
+    queues = [_queue(LOST_QUEUE, one_reader), _queue(LEAD_QUEUE, one_reader)]
+    bindings = [_binding(LOST_QUEUE, LOST_QUEUE, ""), _binding(LEAD_QUEUE, LEAD_QUEUE, "")]
     exchanges = [
         _exchange(JOB_EXCHANGE, "direct"),
-        _exchange(CANCEL_EXCHANGE, "direct"),
+        _exchange(BEAT_EXCHANGE, "fanout"),
+        _exchange(NOTE_EXCHANGE, "direct"),
+        _exchange(CHUNK_EXCHANGE, "direct"),
         _exchange(LOST_QUEUE, "fanout"),
+        _exchange(LEAD_QUEUE, "fanout"),
     ]
+    refusing = {"x-overflow": "reject-publish"}
     for name in workers:
-        result = result_exchange(name)
-        exchanges.append(_exchange(result, "fanout"))
+        result, output = result_exchange(name), output_exchange(name)
+        exchanges += [_exchange(result, "fanout"), _exchange(output, "fanout")]
+        dead = {"x-dead-letter-exchange": LOST_QUEUE, "x-dead-letter-strategy": "at-least-once"}
+        job = {"x-queue-type": "quorum", "x-delivery-limit": 0, **dead, **refusing}
         queues += [
-            _queue(
-                job_queue(name),
-                {
-                    "x-queue-type": "quorum",
-                    "x-delivery-limit": 0,
-                    "x-dead-letter-exchange": LOST_QUEUE,
-                    "x-dead-letter-strategy": "at-least-once",
-                    "x-overflow": "reject-publish",
-                },
-            ),
-            _queue(
-                cancel_queue(name),
-                {"x-max-length-bytes": limits.BROKER_CANCEL_BYTES, "x-overflow": "reject-publish"},
-            ),
-            _queue(
-                result,
-                {
-                    "x-queue-type": "quorum",
-                    "x-max-length-bytes": limits.BROKER_RESULT_BYTES,
-                    "x-overflow": "reject-publish",
-                },
-            ),
+            _queue(job_queue(name), job),
+            _queue(beat_queue(name), {"x-max-length": limits.BROKER_BEATS}),
+            _queue(note_queue(name), {"x-max-length-bytes": limits.BROKER_NOTE_BYTES, **refusing}),
+            _queue(chunk_queue(name), {"x-max-length-bytes": limits.BROKER_CHUNK_BYTES, **refusing}),
+            _queue(result, {**one_reader, "x-max-length-bytes": limits.BROKER_RESULT_BYTES, **refusing}),
+            _queue(output, {"x-max-length-bytes": limits.BROKER_CHUNK_BYTES, **refusing}),
         ]
         bindings += [
             _binding(JOB_EXCHANGE, job_queue(name), name),
-            _binding(CANCEL_EXCHANGE, cancel_queue(name), cancel_queue(name)),
+            _binding(BEAT_EXCHANGE, beat_queue(name), ""),
+            _binding(NOTE_EXCHANGE, note_queue(name), name),
+            _binding(CHUNK_EXCHANGE, chunk_queue(name), name),
             _binding(result, result, ""),
+            _binding(output, output, ""),
         ]
     return {
         "vhosts": [{"name": VHOST}],
@@ -167,16 +167,16 @@ def definitions(workers: Sequence[str]) -> dict[str, Any]:
                 "user": DAEMON,
                 "vhost": VHOST,
                 "configure": "^$",
-                "write": f"^({JOB_EXCHANGE}|{CANCEL_EXCHANGE})$",
-                "read": rf"^(res\.[a-z0-9-]+|{LOST_QUEUE})$",
+                "write": f"^({JOB_EXCHANGE}|{BEAT_EXCHANGE}|{NOTE_EXCHANGE}|{CHUNK_EXCHANGE}|{LEAD_QUEUE})$",
+                "read": rf"^((res|out)\.[a-z0-9-]+|{LOST_QUEUE}|{LEAD_QUEUE})$",
             },
             *(
                 {
                     "user": name,
                     "vhost": VHOST,
                     "configure": "^$",
-                    "write": rf"^res\.{name}$",
-                    "read": rf"^(job\.{name}|cancel\.{name})$",
+                    "write": rf"^(res|out)\.{name}$",
+                    "read": rf"^(job|beat|note|chunk)\.{name}$",
                 }
                 for name in workers
             ),

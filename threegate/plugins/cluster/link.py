@@ -1,6 +1,8 @@
 """The daemon's side of the broker: heartbeats to every worker, and the workers' messages, verified and passed
 to their runs.
 
+Only a daemon that leads (`lead`) beats, places, starts and listens to workers.
+
 Invariant: a note counts only from the queue of the worker whose enrolled key signed it; a run receives
 messages only from the worker that it was given to, and holds at most one result and one chunk of it;
 everything else is dropped and counted. A worker's messages do not delay the others: the listener reads small
@@ -24,16 +26,21 @@ from typing import Any
 
 from threegate.core import durable, limits
 from threegate.core.errors import Refused, Unavailable
+from threegate.core.workspace import Workspace
 from threegate.plugins.cluster.broker import (
-    CANCEL_EXCHANGE,
+    BEAT_EXCHANGE,
+    CHUNK_EXCHANGE,
+    LEAD_QUEUE,
     LOST_QUEUE,
+    NOTE_EXCHANGE,
     Broker,
     Wire,
     WorkQueue,
-    cancel_queue,
+    output_exchange,
     result_exchange,
 )
 from threegate.plugins.cluster.celery import make_app
+from threegate.plugins.cluster.lead import Lead
 from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.notes import FROM_WORKER, read_note
 from threegate.plugins.cluster.seal import seal
@@ -83,6 +90,7 @@ class Link:
     def __init__(
         self,
         broker: Broker,
+        workspace: Workspace,
         key: SigningKey,
         workers: Mapping[str, VerifierKey],
         ledger: Ledger,
@@ -103,25 +111,31 @@ class Link:
         self._lock = threading.Lock()
         self._seq = itertools.count(time.time_ns() // 1000)  # rises over a reload of the settings too
         self._stop = threading.Event()
+        self._wake = threading.Event()
         self._beats = threading.Thread(target=self._beat, name="beats", daemon=True)
-        queues = [result_exchange(name) for name in workers] + [LOST_QUEUE]
-        self.wire = Wire(broker, queues, self.heard, say)
-        """The connection to the broker."""
+        self.lead = Lead(workspace, key, boot, self._publish_lead, say)
+        """Whether this daemon works with the broker."""
+        self.wire = Wire(broker, [LEAD_QUEUE], self.heard, say, changed=self._wire_changed)
+        """The connection to the broker. What workers send is listened to only while this daemon leads."""
+        self._files = Wire(broker, [], self.heard_chunk, lambda line: None, prefetch=1)
         self._answers = WorkQueue("answers", limits.CLUSTER_ANSWERS, say)
         self._readers = {name: WorkQueue(f"results-{name}", limits.CLUSTER_LARGE_NOTES, say) for name in workers}
 
     def start(self) -> None:
         """Connect and beat."""
         self.wire.start()
+        self._files.start()
         self._beats.start()
 
     def close(self) -> None:
         """Disconnect. What still runs fences itself for want of beats."""
         self._stop.set()
+        self._wake.set()
         self._answers.close(_CLOSE_SECONDS)
         for reader in self._readers.values():
             reader.close(_CLOSE_SECONDS)
         self.wire.close()
+        self._files.close()
         if self._beats.is_alive():
             self._beats.join(limits.CLUSTER_BEAT_SECONDS * 2)
         if self._told_file is not None:
@@ -141,33 +155,56 @@ class Link:
 
     def send_job(self, worker: str, nonce: str, sealed: bytes, seconds: int) -> None:
         """Publish the envelope into the worker's queue. Raises Unavailable."""
+        self._must_lead()
         self.wire.send_task(self._app, worker, nonce, sealed.decode("ascii"), seconds)
 
     def tell(self, worker: str, type: str, **value: Any) -> None:
         """A signed note to a worker. Raises Unavailable."""
+        self._must_lead()
         if type == "go":
+            self.lead.cover()
             with self._lock:
                 box = self._boxes.get(str(value.get("nonce")))
             if box is not None and box.ask is not None:
                 value["ask"] = box.ask
         note = {"worker": worker, "boot": self._boot, "seq": next(self._seq), **value}
-        self.wire.publish(CANCEL_EXCHANGE, cancel_queue(worker), seal(self._key, type, note))
+        self.wire.publish(NOTE_EXCHANGE, worker, seal(self._key, type, note))
 
     def send_chunk(self, worker: str, nonce: str, sha256: str, offset: int, data: bytes) -> None:
         """Bytes of an input; the worker knows them by their digest. Raises Unavailable."""
-        headers = {"kind": "chunk", "nonce": nonce, "sha256": sha256, "offset": offset}
-        self.wire.publish(CANCEL_EXCHANGE, cancel_queue(worker), data, headers)
+        headers = {"nonce": nonce, "sha256": sha256, "offset": offset}
+        self._files.publish(CHUNK_EXCHANGE, worker, data, headers)
+
+    def _must_lead(self) -> None:
+        if (problem := self.lead.problem) is not None:
+            raise Unavailable(problem)
+
+    def _publish_lead(self, sealed: bytes) -> None:
+        self.wire.publish(LEAD_QUEUE, "", sealed, lasting=True)
+
+    def _wire_changed(self) -> None:
+        if not self.wire.up:
+            self.lead.lose()
+            self.wire.reset()
+            self._files.reset()
+        self._wake.set()
 
     def _beat(self) -> None:
-        while not self._stop.wait(limits.CLUSTER_BEAT_SECONDS):
-            for worker in self._workers:
-                if self._stop.is_set():
-                    break
-                try:
-                    self.tell(worker, "beat")
-                except Unavailable:
-                    continue  # it is this worker's alone when its queue is full; no broker fails fast, and the listener says it  # noqa: E501
+        told = ""
+        while not self._stop.is_set():
+            if self.wire.up:
+                with contextlib.suppress(Unavailable):  # the listener says it
+                    self.lead.turn()
+                    if self.lead.leads:
+                        beat = {"boot": self._boot, "seq": next(self._seq)}
+                        self.wire.publish(BEAT_EXCHANGE, "", seal(self._key, "beat", beat))
+            problem = self.lead.problem or ""
+            if problem != told and self.lead.waits:
+                self._say(problem)
+            told = problem
             self._write_told()
+            self._wake.wait(limits.CLUSTER_BEAT_SECONDS)
+            self._wake.clear()
 
     def _write_told(self) -> None:
         """What `threegate status` reads: derived, replaced whole."""
@@ -183,20 +220,36 @@ class Link:
         except OSError as error:
             self._say(f"{self._told_file}: {error.strerror or error}")
 
-    def heard(self, queue_name: str, data: bytes, headers: Mapping[str, Any]) -> None:
-        """Called by the listener. Raises Refused, KeyError, ValueError for what is dropped."""
+    def heard(self, queue_name: str, data: bytes, headers: Mapping[str, Any]) -> bool:
+        """Called by the listener; True holds the message. Raises Refused, KeyError, ValueError for what is dropped."""
+        if queue_name == LEAD_QUEUE:
+            return self._heard_lead(data)
+        worker = queue_name.partition(".")[2]
         if queue_name == LOST_QUEUE:
             self._deliver(str(headers.get("id")), None, Mail("lost", {"why": _why(headers)}))
-            return
-        worker = queue_name.partition(".")[2]
-        if headers.get("kind") == "chunk":
-            mail = Mail("chunk", dict(headers), data)
-            if not self._deliver(str(headers.get("nonce")), worker, mail):
-                raise Refused("envelope_invalid", "a chunk that no run asked for")
         elif len(data) <= limits.CLUSTER_NOTE_BYTES:
             self._read(worker, data)
         elif not self._readers[worker].put(lambda: self._read_large(worker, data)):
             raise Refused("envelope_invalid", "more results than can be read")
+        return False
+
+    def heard_chunk(self, queue_name: str, data: bytes, headers: Mapping[str, Any]) -> None:
+        """Called by the listener for outputs. Raises Refused for what no run asked for."""
+        mail = Mail("chunk", dict(headers), data)
+        if not self._deliver(str(headers.get("nonce")), queue_name.partition(".")[2], mail):
+            raise Refused("envelope_invalid", "a chunk that no run asked for")
+
+    def _heard_lead(self, data: bytes) -> bool:
+        led = self.lead.leads
+        hold = self.lead.heard(data)
+        if self.lead.behind is not None:
+            self.wire.stop_listening()  # the message is the broker's again, for a daemon that is not behind
+        elif self.lead.leads and not led:
+            self.wire.listen_to(LOST_QUEUE, *map(result_exchange, self._workers))
+            self._files.listen_to(*map(output_exchange, self._workers))
+        if not led:
+            self._wake.set()
+        return hold
 
     def _read_large(self, worker: str, data: bytes) -> None:
         try:

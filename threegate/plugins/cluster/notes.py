@@ -65,6 +65,13 @@ class _StatusNote(_Note, Status):
     """Whole seconds since 1970 by the worker's clock."""
 
 
+class _Beat(_Part):
+    """The daemon's sign of life, the same for all workers."""
+
+    boot: str = Field(pattern=r"^[0-9a-f]{1,32}$")
+    seq: _Whole
+
+
 class _MayStart(_Run):
     envelope_sha256: _Sha256
     ask: _Nonce | None = None
@@ -100,7 +107,7 @@ _FROM_WORKER: Final[Mapping[str, type[Record]]] = {
     "result": _Result,
 }
 _TO_WORKER: Final[Mapping[str, type[Record]]] = {
-    "beat": _Note,
+    "beat": _Beat,
     "go": _Go,
     "no": _Run,
     "cancel": _Run,
@@ -124,6 +131,6 @@ def read_note(data: bytes, key: VerifierKey, types: frozenset[str], worker: str)
         models[value["type"]].model_validate(value)
     except ValidationError:
         raise Refused("envelope_invalid", "the note has missing or invalid parts") from None
-    if value["worker"] != worker:
+    if value["type"] != "beat" and value["worker"] != worker:
         raise Refused("envelope_misdirected", "the note is of or for another worker")
     return value

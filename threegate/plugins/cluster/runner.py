@@ -11,6 +11,7 @@ from pathlib import Path
 
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Clearance
 from threegate.plugins.cluster.broker import Broker
 from threegate.plugins.cluster.ledger import ClusterBudget, Ledger
@@ -45,6 +46,7 @@ class ClusterRunner:
 
     def __init__(
         self,
+        workspace: Workspace,
         settings: ClusterSettings,
         key: SigningKey,
         *,
@@ -60,7 +62,7 @@ class ClusterRunner:
         broker.check()
         self._key = key
         self.ledger = Ledger(tuple(workers))
-        self._link = Link(broker, key, workers, self.ledger, boot=boot, told_file=told_file, say=say)
+        self._link = Link(broker, workspace, key, workers, self.ledger, boot=boot, told_file=told_file, say=say)
         self._lock = threading.Lock()
         self._begun = False
         self._closed = False
@@ -84,7 +86,7 @@ class ClusterRunner:
                 self.ledger.heard.wait(_FIRST_WORKER_SECONDS)
         if job is not None and secret_name(job.tool, job.proposal_sha256) is not None:
             return "needs a secret of this machine, which never leaves it; run it without a cluster"
-        return self.ledger.missing(job)
+        return self._link.lead.problem or self.ledger.missing(job)
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Run the job on the worker that its lease is for; see Runner.run."""

@@ -13,6 +13,7 @@ from tests.plugins.cluster.test_parts import told
 from tests.support import wait_until
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
+from threegate.core.workspace import Workspace
 from threegate.plugins.cluster.broker import Broker, WorkQueue
 from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.link import Link
@@ -33,6 +34,16 @@ def note(**more: Any) -> dict[str, Any]:
     return {**told(), "worker": "w1", "boot": "1", "seq": 1, "time": int(time.time()), **more}
 
 
+class Leading:
+    """As a daemon that leads."""
+
+    problem = None
+    leads = True
+
+    def cover(self) -> None:
+        pass
+
+
 class Daemon:
     """A link without a broker: what it says, what it would publish, and when."""
 
@@ -45,6 +56,7 @@ class Daemon:
         self.answers.set()
         self.link = Link(
             Broker("amqps://127.0.0.1:1/x", tmp_path),
+            Workspace(tmp_path),
             key("daemon"),
             {name: item.public for name, item in self.keys.items()},
             self.ledger,
@@ -52,6 +64,7 @@ class Daemon:
             told_file=None,
             say=self.said.append,
         )
+        self.link.lead = Leading()  # type: ignore[assignment]
         self.link.tell = self._tell  # type: ignore[method-assign]
 
     def _tell(self, worker: str, type: str, **value: Any) -> None:
@@ -60,7 +73,8 @@ class Daemon:
 
     def hears(self, data: bytes, worker: str = "w1", **headers: Any) -> None:
         """As the wire hands a message over."""
-        self.link.heard(f"res.{worker}", data, headers)
+        heard = self.link.heard_chunk if "offset" in headers else self.link.heard
+        heard(f"res.{worker}", data, headers)
 
     def sends(self, type: str, by: str = "w1", **value: Any) -> bytes:
         return seal(self.keys[by], type, {**note(worker=by), **value})
@@ -204,7 +218,7 @@ def test_late_results_of_a_worker_do_not_fill_the_log(daemon: Daemon) -> None:
 def test_a_run_holds_one_result_and_one_chunk(daemon: Daemon) -> None:
     """256 messages of 8 MiB stood in memory for a run that asked for none of them."""
     box = daemon.link.open(NONCE, "w1")
-    chunk = {"kind": "chunk", "nonce": NONCE, "sha256": DIGEST, "offset": 0}
+    chunk = {"nonce": NONCE, "sha256": DIGEST, "offset": 0}
     for _ in range(5):
         with pytest.raises(Refused):
             daemon.hears(b"x", **chunk)
@@ -275,7 +289,7 @@ def test_a_replayed_go_starts_nothing(tmp_path: Any, monkeypatch: pytest.MonkeyP
     def answer(type: str, **value: Any) -> None:
         go = {"worker": "w1", "boot": "b" * 16, "seq": 1, "nonce": NONCE, "envelope_sha256": DIGEST}
         recorded.append(seal(workspace, "go", {**go, "ask": value["ask"]}))
-        agent.heard("cancel.w1", recorded[0], {})
+        agent.heard("note.w1", recorded[0], {})
 
     agent.tell = answer  # type: ignore[method-assign]
     first = job()
@@ -292,12 +306,12 @@ def test_a_worker_takes_no_chunk_that_it_did_not_ask_for(tmp_path: Any) -> None:
     agent = Agent(Broker("amqps://127.0.0.1:1/x", tmp_path), "w1", key(), key("d").public, None, lambda line: None)  # type: ignore[arg-type]
     active = Active(NONCE, "TR-a", "b", DIGEST, Control(tmp_path, tmp_path, "ws", "0" * 16), frozenset({DIGEST}))
     agent.enter(active)
-    chunk = {"kind": "chunk", "nonce": NONCE, "sha256": DIGEST, "offset": 0}
+    chunk = {"nonce": NONCE, "sha256": DIGEST, "offset": 0}
     for nonce in (NONCE, "3" * 32):
         with pytest.raises(Refused):
-            agent.heard("cancel.w1", b"x", {**chunk, "nonce": nonce})
+            agent.heard_chunk("chunk.w1", b"x", {**chunk, "nonce": nonce})
     active.wanted = (DIGEST, 0)
-    agent.heard("cancel.w1", b"x", chunk)
+    agent.heard_chunk("chunk.w1", b"x", chunk)
     assert active.messages.qsize() == 1
 
 

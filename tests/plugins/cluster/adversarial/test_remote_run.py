@@ -19,6 +19,7 @@ from tests.engine_fixtures import monty_job
 from tests.plugins.cluster.test_parts import outcome, told
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
+from threegate.core.workspace import Workspace
 from threegate.plugins.cluster.broker import Broker
 from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.link import Link, Mail
@@ -48,6 +49,7 @@ class Stage:
         self.ledger.hear("w1", told())
         self.link = Link(
             Broker("amqps://127.0.0.1:1/x", tmp_path),
+            Workspace(tmp_path),
             self.key,
             {"w1": self.key.public},
             self.ledger,

@@ -24,7 +24,17 @@ from typing import Any
 
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
-from threegate.plugins.cluster.broker import Broker, Wire, WorkQueue, cancel_queue, read_chunk, result_exchange
+from threegate.plugins.cluster.broker import (
+    Broker,
+    Wire,
+    WorkQueue,
+    beat_queue,
+    chunk_queue,
+    note_queue,
+    output_exchange,
+    read_chunk,
+    result_exchange,
+)
 from threegate.plugins.cluster.notes import TO_WORKER, read_note
 from threegate.plugins.cluster.seal import seal
 from threegate.plugins.cluster.worker.outbox import Outbox
@@ -100,7 +110,8 @@ class Agent:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._sent: dict[str, float] = {}
-        self._wire = Wire(broker, [cancel_queue(name)], self.heard, say)
+        self._wire = Wire(broker, [beat_queue(name), note_queue(name)], self.heard, say)
+        self._files = Wire(broker, [chunk_queue(name)], self.heard_chunk, lambda line: None, prefetch=1)
         self._answers = WorkQueue("answers", limits.CLUSTER_ANSWERS, say)
         self._threads = [
             threading.Thread(target=self._fence, name="fence", daemon=True),
@@ -110,6 +121,7 @@ class Agent:
     def start(self) -> None:
         """Connect, send the status, and enforce the fence."""
         self._wire.start()
+        self._files.start()
         for thread in self._threads:
             thread.start()
 
@@ -120,6 +132,7 @@ class Agent:
             thread.join(limits.CLUSTER_BEAT_SECONDS * 2)
         self._answers.close(limits.CLUSTER_BEAT_SECONDS)
         self._wire.close()
+        self._files.close()
 
     def tell(self, type: str, *, lasting: bool = False, **value: Any) -> None:
         """A signed note to the daemon. Raises Unavailable."""
@@ -192,13 +205,14 @@ class Agent:
 
     def heard(self, _queue: str, data: bytes, headers: Mapping[str, Any]) -> None:
         """Called by the listener. Raises Refused for what is dropped."""
-        if headers.get("kind") == "chunk":
-            if not self._put(str(headers.get("nonce")), "chunk", dict(headers), data):
-                raise Refused("envelope_invalid", "a chunk that nothing here asked for")
-            return
         note = read_note(data, self._workspace_key, TO_WORKER, self.name)
         self._life(note["boot"], note["seq"])
         self._note(note)
+
+    def heard_chunk(self, _queue: str, data: bytes, headers: Mapping[str, Any]) -> None:
+        """Called by the listener for inputs. Raises Refused for what is dropped."""
+        if not self._put(str(headers.get("nonce")), "chunk", dict(headers), data):
+            raise Refused("envelope_invalid", "a chunk that nothing here asked for")
 
     def _life(self, boot: str, seq: int) -> None:
         """A sign of life, unless it was received before."""
@@ -253,8 +267,8 @@ class Agent:
             return
         try:
             data = read_chunk(path, offset)
-            headers = {"kind": "chunk", "nonce": nonce, "sha256": sha256, "offset": offset}
-            self._wire.publish(result_exchange(self.name), self.name, data, headers)
+            headers = {"nonce": nonce, "sha256": sha256, "offset": offset}
+            self._files.publish(output_exchange(self.name), self.name, data, headers)
         except (OSError, Unavailable) as error:
             self._say(f"an output could not be sent ({error})")
 
