@@ -97,9 +97,6 @@ PRIVATE = {
 """How often a file uses private names of the package, and what it reaches by them that no public name shows."""
 
 TWO_OUTCOMES = {
-    "plugins/cluster/adversarial/test_taken_over.py": (
-        "two daemons on one broker: which of them hears an answer is the broker's"
-    ),
     "plugins/cluster/test_soak.py": (
         "a worker that is killed while its result is on its way: no one sees which was first"
     ),

@@ -310,6 +310,7 @@ class Wire:
                         timeout=_ANSWER_SECONDS,
                         confirm_timeout=_ANSWER_SECONDS,
                     )
+                    self._unblocked()
                     return
                 except amqp.exceptions.MessageNacked:
                     # The queue is full: one worker that does not read its own must not cost the others the connection.
@@ -344,13 +345,15 @@ class Wire:
                 raise Unavailable(f"the broker does not take it ({_reason(error)})") from None
 
     def _blocked(self, reason: object) -> None:
-        """The broker's own word that it is short of memory or disk; it takes nothing until it says otherwise."""
-        self.alarm = f"it has an alarm: {str(reason)[:100]}"
-        self._say(f"the broker takes nothing: {self.alarm}; on its machine: rabbitmqctl status")
+        """The broker's own word that it is short of memory or disk; it takes nothing until that is over."""
+        told, self.alarm = self.alarm, f"it has an alarm: {str(reason)[:100]}"
+        if told is None:
+            self._say(f"the broker takes nothing: {self.alarm}; on its machine: rabbitmqctl status")
 
     def _unblocked(self) -> None:
-        self.alarm = None
-        self._say("the broker's alarm is over")
+        told, self.alarm = self.alarm, None
+        if told is not None:
+            self._say("the broker's alarm is over")
 
     def _open_publisher(self) -> kombu.Connection:
         if self._publisher is None:

@@ -9,12 +9,11 @@ output of `write_outcome` is within the same limits.
 from __future__ import annotations
 
 import base64
-import binascii
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, PlainSerializer, TypeAdapter
 
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
@@ -22,29 +21,42 @@ from threegate.core.errors import InvalidInput
 from threegate.core.record import Record
 from threegate.launch.results.result_facts import ResultFacts, check_record
 from threegate.request.job import JobLimits
-from threegate.runners.interface import Artifact, Destination, Outcome, Status, Stream
+from threegate.runners.interface import Artifact, Outcome, Status
 from threegate.runners.staging import odd_name
 
-_SHA256 = r"^[0-9a-f]{64}$"
+
+def _decoded(value: object) -> object:
+    return base64.b64decode(value, validate=True) if isinstance(value, str) else value
+
+
+def _moment(value: object) -> object:
+    return datetime.fromisoformat(value) if isinstance(value, str) and len(value) <= 40 else value
 
 
 _Whole = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
 _Text = Annotated[str, Field(max_length=limits.OUTCOME_TEXT_CHARS)]
 _Limit = Annotated[str, Field(max_length=limits.OUTCOME_LIMIT_CHARS)]
 _Name = Annotated[str, Field(max_length=limits.TRAIL_STRING_CHARS)]
-_Moment = Annotated[str, Field(max_length=40)]
+_Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_Kept = Annotated[
+    bytes,
+    Field(max_length=limits.STREAM_KEPT_BYTES),
+    BeforeValidator(_decoded),
+    PlainSerializer(lambda data: base64.b64encode(data).decode(), when_used="json"),
+]
+_Moment = Annotated[AwareDatetime, BeforeValidator(_moment), AfterValidator(lambda moment: moment.astimezone(UTC))]
 
 
 class _Stream(Record):
-    kept: str
+    kept: _Kept
     size: _Whole
-    sha256: str = Field(pattern=_SHA256)
+    sha256: _Sha256
 
 
 class _Artifact(Record):
     path: str = Field(min_length=1, max_length=4096)
     size: _Whole
-    sha256: str = Field(pattern=_SHA256)
+    sha256: _Sha256
 
 
 class _Destination(Record):
@@ -56,6 +68,8 @@ class _Destination(Record):
 
 
 class _Outcome(Record):
+    """The fields of an Outcome, but for `kept`, which stays with the runner."""
+
     status: Status
     detail: _Text
     exit_code: int | None = Field(ge=-(2**31), lt=2**31)
@@ -76,84 +90,39 @@ class _Outcome(Record):
     retry_after_sec: int | None = Field(ge=0, le=limits.RETRY_UNKNOWN_SECONDS)
 
 
+_OUTCOME: Final = TypeAdapter(Outcome)
+
+
 def write_outcome(outcome: Outcome) -> dict[str, Any]:
-    """The outcome as a JSON value."""
-    return {
-        "status": outcome.status,
-        "detail": outcome.detail[: limits.OUTCOME_TEXT_CHARS],
-        "exit_code": outcome.exit_code,
-        "started": outcome.started.isoformat() if outcome.started else None,
-        "finished": outcome.finished.isoformat() if outcome.finished else None,
-        "wall_ms": outcome.wall_ms,
-        "cpu_ms": outcome.cpu_ms,
-        "peak_memory_bytes": outcome.peak_memory_bytes,
-        "effective_limits": {
-            name: value[: limits.OUTCOME_LIMIT_CHARS] for name, value in outcome.effective_limits.items()
-        },
-        "stdout": _stream(outcome.stdout),
-        "stderr": _stream(outcome.stderr),
-        "artifacts": [{"path": item.path, "size": item.size, "sha256": item.sha256} for item in outcome.artifacts],
-        "dropped": [line[: limits.OUTCOME_TEXT_CHARS] for line in outcome.dropped[: limits.OUTCOME_LINES]],
-        "destinations": [
-            {
-                "host": item.host,
-                "port": item.port,
-                "bytes": item.bytes,
-                "allowed": item.allowed,
-                "busy": item.busy,
-            }
-            for item in outcome.destinations[: limits.OUTCOME_LINES]
-        ],
-        "image": outcome.image,
-        "runtime": outcome.runtime,
-        "notes": [line[: limits.OUTCOME_TEXT_CHARS] for line in outcome.notes[: limits.OUTCOME_NOTES]],
-        "retry_after_sec": outcome.retry_after_sec,
+    """The outcome as a JSON value; what is longer than the daemon takes is cut."""
+    value = _OUTCOME.dump_python(outcome, exclude={"kept"})
+    texts = limits.OUTCOME_TEXT_CHARS
+    value["detail"] = outcome.detail[:texts]
+    value["effective_limits"] = {
+        name: text[: limits.OUTCOME_LIMIT_CHARS] for name, text in outcome.effective_limits.items()
     }
+    value["dropped"] = [line[:texts] for line in outcome.dropped[: limits.OUTCOME_LINES]]
+    value["notes"] = [line[:texts] for line in outcome.notes[: limits.OUTCOME_NOTES]]
+    value["artifacts"] = list(value["artifacts"])
+    value["destinations"] = list(value["destinations"][: limits.OUTCOME_LINES])
+    return _Outcome.model_validate(value).model_dump(mode="json")
 
 
 def read_outcome(value: object, bounds: JobLimits) -> Outcome:
     """Parse the outcome. Raises InvalidInput for anything that a runner of ThreeGate could not have returned."""
     try:
         told = _Outcome.model_validate(value)
-        started, finished = _moment(told.started), _moment(told.finished)
-        stdout, stderr = _read_stream(told.stdout), _read_stream(told.stderr)
+        if any(len(stream.kept) > stream.size for stream in (told.stdout, told.stderr)):
+            raise ValueError("a stream that keeps more than it had")
+        outcome = _OUTCOME.validate_python(told.model_dump())
     except (ValueError, OverflowError):
         raise InvalidInput("the worker's result is not one that a runner returns") from None
-    artifacts = tuple(Artifact(item.path, item.size, item.sha256) for item in told.artifacts)
-    _check_artifacts(artifacts, bounds)
-    outcome = Outcome(
-        status=told.status,
-        detail=told.detail,
-        exit_code=told.exit_code,
-        started=started,
-        finished=finished,
-        wall_ms=told.wall_ms,
-        cpu_ms=told.cpu_ms,
-        peak_memory_bytes=told.peak_memory_bytes,
-        effective_limits=dict(told.effective_limits),
-        stdout=stdout,
-        stderr=stderr,
-        artifacts=artifacts,
-        dropped=tuple(told.dropped),
-        destinations=tuple(
-            Destination(item.host, item.port, item.bytes, item.allowed, item.busy) for item in told.destinations
-        ),
-        image=told.image,
-        runtime=told.runtime,
-        notes=tuple(told.notes),
-        retry_after_sec=told.retry_after_sec,
-    )
-    _check_record(outcome)
-    return outcome
-
-
-def _check_record(outcome: Outcome) -> None:
-    """Write the outcome as a record, and read it back. Raises InvalidInput."""
-    nobody = ResultFacts("-", outcome.status, datetime.now(UTC), 0)
+    _check_artifacts(outcome.artifacts, bounds)
     try:
-        check_record(nobody.with_outcome(outcome))
+        check_record(ResultFacts("-", outcome.status, datetime.now(UTC), 0).with_outcome(outcome))
     except InvalidInput:
         raise InvalidInput("the worker's result cannot be recorded") from None
+    return outcome
 
 
 def _check_artifacts(artifacts: tuple[Artifact, ...], bounds: JobLimits) -> None:
@@ -171,30 +140,3 @@ def _check_artifacts(artifacts: tuple[Artifact, ...], bounds: JobLimits) -> None
             part in ("", ".", "..") or odd_name(part) is not None for part in parts
         ):
             raise InvalidInput("the worker's result names an output that is not below /out/")
-
-
-def _stream(stream: Stream) -> dict[str, Any]:
-    return {
-        "kept": base64.b64encode(stream.kept).decode(),
-        "size": stream.size,
-        "sha256": stream.sha256,
-    }
-
-
-def _read_stream(value: _Stream) -> Stream:
-    try:
-        kept = base64.b64decode(value.kept, validate=True)
-    except binascii.Error:
-        raise ValueError("no base64") from None
-    if len(kept) > limits.STREAM_KEPT_BYTES or len(kept) > value.size:
-        raise ValueError("more than a stream keeps")
-    return Stream(kept, value.size, value.sha256)
-
-
-def _moment(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError("a time without a time zone")
-    return moment.astimezone(UTC)
