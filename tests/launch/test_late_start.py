@@ -138,8 +138,31 @@ def test_a_claim_that_fails_halfway_stops_all_launches(
     assert runner.refused == ["replayed"] and not runner.runs
 
 
+@pytest.mark.parametrize("why", ["held", "unsettled", "failed"])
+def test_a_daemon_that_starts_nothing_starts_nothing_late(bench: Bench, why: str) -> None:
+    """Invalid settings, a full disk, a trail that cannot be written: found while another machine prepares the run."""
+    held, ready = threading.Event(), threading.Event()
+
+    def wait(_: Control) -> None:
+        ready.set()
+        assert held.wait(30)
+
+    runner = LateRunner(wait)
+    (context,) = daemons(bench, runner, 1)
+    approved = waiting(bench, context)
+    dispatcher = Dispatcher(context, Budget(1024, 1, {"monty": 1, "ERA": 1}), Log(quiet=True), threading.Event(), 1)
+    try:
+        turn(dispatcher, ready.is_set)
+        setattr(dispatcher, why, TrailError("torn") if why == "failed" else True)
+    finally:
+        held.set()
+        assert dispatcher.stop(30)
+    assert len(runner.refused) == 1 and not runner.runs
+    assert approved.path.exists() and "claimed" not in types(bench)
+
+
 def test_a_policy_that_changed_meanwhile_starts_nothing(bench: Bench) -> None:
-    """The daemon has a new one while another machine makes ready: the request is judged by it before it can start."""
+    """The daemon has a new one while another machine prepares: the request is judged by it before it can start."""
     held, ready = threading.Event(), threading.Event()
 
     def wait(_: Control) -> None:
