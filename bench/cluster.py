@@ -1,12 +1,14 @@
-"""What a run on another machine costs beside a run on this one: overhead, throughput, and bytes in and out.
+"""What a run on another machine costs beside a run on this one: overhead, throughput, processor time, memory, the order
+of claims, and bytes in and out.
 
-    .venv/bin/python bench/cluster.py [--requests 1000] [--alone 40] [--mib 50 256]     (root; rabbitmq-server,
+    .venv/bin/python bench/cluster.py [--requests 500] [--alone 40] [--mib 50 256]     (root; rabbitmq-server,
     iproute2)
 
 A real RabbitMQ and workers in network namespaces of the bench's own, all on this one machine: the workers share its
-cores, so the throughput of three says what the way costs and not what three machines would do. Every configuration
-starts from the same snapshot of a workspace with the same signed requests. The large files need the engine (`eval
-"$(scripts/engine status)"`).
+cores, so the throughput of three says what the way costs and not what three machines would do. Processor time depends
+less on what else the machine does; `bench/cluster_model.py` takes it from here. Every configuration starts from the
+same snapshot of a workspace with the same signed requests. The large files need the engine (`eval "$(scripts/engine
+status)"`).
 """
 
 from __future__ import annotations
@@ -21,17 +23,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.plugins.cluster.machines import Cluster, inside, missing_parts
+from tests.plugins.cluster.machines import Cluster, inside, missing_parts, peak_mb
 from tests.support import era_draft, monty_draft, request_id
 from threegate.cli import execute
 from threegate.setup.settings_file import set_values
 
+CLAIMED, FINISHED = b'"type":"claimed"', b'"type":"finished"'
 WORKER = "[runners]\nmemory_budget_mb = 4096\ncpu_budget = 8.0\n[runners.monty]\nworkers = {rows}\n"
 
 
@@ -74,20 +78,68 @@ class Snapshot:
             shutil.copytree(kept, source, symlinks=True)
 
 
-def serve(cluster: Cluster, space: str | None, count: int, seconds: float = 1800) -> list[dict[str, Any]]:
-    """Run a daemon until `count` requests have ended; the trail's events."""
+@dataclass(frozen=True)
+class Use:
+    """What processes took: seconds of a processor, those of their children that have ended, and the most MiB."""
+
+    seconds: float
+    children: float
+    peak_mb: int
+
+    @classmethod
+    def of(cls, pids: list[int]) -> Use:
+        """Up to now."""
+        ticks = [0, 0]
+        for pid in pids:
+            utime, stime, cutime, cstime = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:15]
+            ticks[0] += int(utime) + int(stime)  # proc(5)
+            ticks[1] += int(cutime) + int(cstime)
+        second = os.sysconf("SC_CLK_TCK")
+        return cls(ticks[0] / second, ticks[1] / second, sum(map(peak_mb, pids)))
+
+    def told(self, before: Use, requests: int) -> str:
+        """For each request, since an earlier look."""
+        own, theirs = ((now - then) * 1000 / requests for now, then in zip(self._both, before._both, strict=True))
+        return f"{own:.1f}+{theirs:.1f} ms {self.peak_mb} MiB"
+
+    @property
+    def _both(self) -> tuple[float, float]:
+        return self.seconds, self.children
+
+
+@dataclass(frozen=True)
+class Served:
+    """The trail's events, and what each side took after the first claim."""
+
+    events: list[dict[str, Any]]
+    use: dict[str, str]
+
+
+def serve(cluster: Cluster, space: str | None, count: int, seconds: float = 1800) -> Served:
+    """Run a daemon until `count` requests have ended."""
     words = [sys.executable, "-m", "threegate", "run", "-q"]
     trail = cluster.place.root / "tool-exec" / "audit" / "trail.jsonl"
+    claimed, ended = trail.read_bytes().count(CLAIMED), 0
     daemon = subprocess.Popen(inside(space, *words) if space else words, cwd=cluster.place.root)
-    until = time.monotonic() + seconds
+    groups = {
+        "daemon": [daemon.pid],
+        "broker": cluster.rabbit.pids(),
+        "workers": [worker.pid for worker in cluster.workers.values() if worker.alive],
+    }
+    until, before = time.monotonic() + seconds, dict[str, Use]()
     try:
-        while trail.read_bytes().count(b'"type":"finished"') < count:
+        while ended < count:
             assert daemon.poll() is None and time.monotonic() < until
-            time.sleep(0.2)
+            text = trail.read_bytes()
+            if not before and text.count(CLAIMED) > claimed:
+                before = {name: Use.of(pids) for name, pids in groups.items()}
+            ended = text.count(FINISHED)
+            time.sleep(0.1)
+        use = {name: Use.of(pids).told(before[name], count) for name, pids in groups.items() if pids}
     finally:
         daemon.terminate()
         daemon.wait(60)
-    return [json.loads(line) for line in trail.read_text().splitlines()]
+    return Served([json.loads(line) for line in trail.read_text().splitlines()], use)
 
 
 def moment(event: dict[str, Any]) -> float:
@@ -95,21 +147,30 @@ def moment(event: dict[str, Any]) -> float:
     return datetime.fromisoformat(event["time"].replace("Z", "+00:00")).timestamp()
 
 
-def told(name: str, events: list[dict[str, Any]]) -> tuple[float, float]:
-    """Print one configuration: per-request milliseconds beyond the run, and requests a second. Returns both."""
+def furthest(order: list[str], events: list[dict[str, Any]]) -> int:
+    """How many places the claim furthest from its place was off, when the oldest goes first."""
+    claimed = [event["request_id"] for event in events if event["type"] == "claimed"]
+    place = {name: number for number, name in enumerate(order)}
+    return max(abs(place[name] - number) for number, name in enumerate(claimed))
+
+
+def told(name: str, served: Served, order: list[str]) -> float:
+    """Print one configuration; the median of milliseconds beyond the run."""
+    events = served.events
     claimed = {event["request_id"]: moment(event) for event in events if event["type"] == "claimed"}
     ended = [event for event in events if event["type"] == "finished"]
     beyond = sorted((moment(event) - claimed[event["request_id"]]) * 1000 - event["data"]["wall_ms"] for event in ended)
     span = max(map(moment, ended)) - min(claimed.values())
-    rate = len(ended) / span if span else float("inf")
-    median = statistics.median(beyond)
-    p95 = beyond[int(len(beyond) * 0.95) - 1]
+    statuses = "/".join(sorted({event["data"]["status"] for event in ended}))
+    median, p95 = statistics.median(beyond), beyond[int(len(beyond) * 0.95) - 1]
+    use = "  ".join(f"{side} {took}" for side, took in served.use.items())
     print(
-        f"{name:<34} {len(ended):5} requests  {rate:7.1f} a second   claim to end beyond the run: "
-        f"p50 {median:7.1f} ms  p95 {p95:7.1f} ms",
+        f"{name:<24} {len(ended):5} {statuses}  {len(ended) / span:6.1f}/s  beyond the run: p50 {median:6.1f} ms  p95 "
+        f"{p95:6.1f} ms  claims at most {furthest(order, events)} places off  load {os.getloadavg()[0]:.1f}\n"
+        f"    a request's processor time (and its children's), peak memory: {use}",
         flush=True,
     )
-    return median, rate
+    return median
 
 
 def restart_workers(cluster: Cluster, names: list[str], rows: int) -> None:
@@ -141,8 +202,9 @@ def short_requests(cluster: Cluster, state: Path, count: int, alone: int) -> Non
         ("3 workers, 4 rows each", ["w1", "w2", "w3"], 4, count),
     ):
         snapshot.back()
-        approved = sorted((cluster.place.root / "tool-exec" / "approved").glob("*.md"))
-        for path in approved[number:]:
+        approved = cluster.place.root.joinpath("tool-exec", "approved").glob("*.md")
+        oldest = sorted(approved, key=lambda path: path.stat().st_mtime_ns)
+        for path in oldest[number:]:
             path.with_name(path.name + ".sig").unlink()
             path.unlink()
         if workers:
@@ -150,7 +212,8 @@ def short_requests(cluster: Cluster, state: Path, count: int, alone: int) -> Non
         else:
             set_values(broker, {"cluster.broker": "", "runners.monty.workers": rows})
             restart_workers(cluster, [], rows)
-        one[name] = told(name, serve(cluster, cluster.daemon_space if workers else None, number))[0]
+        served = serve(cluster, cluster.daemon_space if workers else None, number)
+        one[name] = told(name, served, [path.stem for path in oldest[:number]])
     ours, theirs = one["1 worker, one at a time"], one["local, one at a time"]
     print(f"overhead of a worker over the local runner: {ours - theirs:.1f} ms a request (ratio {ours / theirs:.2f})")
 
@@ -192,7 +255,7 @@ def large_files(cluster: Cluster, sizes: list[int]) -> None:
             )
             approve(cluster, text)
             before = len(list((cluster.place.root / "tool-exec" / "finished").glob("*.md")))
-            events = serve(cluster, cluster.daemon_space if broker else None, before + 1, 600)
+            events = serve(cluster, cluster.daemon_space if broker else None, before + 1, 600).events
             mine = [event for event in events if event["request_id"] == asked]
             took = moment(next(e for e in mine if e["type"] == "finished")) - moment(
                 next(e for e in mine if e["type"] == "claimed")
@@ -208,7 +271,7 @@ def large_files(cluster: Cluster, sizes: list[int]) -> None:
 def main() -> None:
     """Everything, in turn."""
     words = argparse.ArgumentParser()
-    words.add_argument("--requests", type=int, default=1000)
+    words.add_argument("--requests", type=int, default=500)
     words.add_argument("--alone", type=int, default=40)
     words.add_argument("--mib", type=int, nargs="*", default=[50, 256])
     given = words.parse_args()

@@ -188,7 +188,7 @@ class Control:
         """One sentence if it is too late to begin."""
         if self.lease_sec is None or since_boot() - self.leased < self.lease_sec:
             return None
-        return f"It was not started: this machine stood still for more than {self.lease_sec:g} s before that."
+        return f"It was not started: its lease of {self.lease_sec:g} s ended before that."
 
 
 class Runner(Protocol):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import secrets
 import shutil
@@ -23,6 +24,7 @@ from tests.support import Place, make_place, threegate, wait_until
 RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 BROKER_ADDRESS = "10.77.0.2"
 DAEMON_ADDRESS = "10.77.0.3"
+COPY_ADDRESS = "10.77.0.4"
 _CLONE_NEWNET = 0x40000000
 
 
@@ -66,6 +68,12 @@ class Net:
     def heal(self, name: str) -> None:
         """Put it back."""
         _ip("-n", self.hub, "link", "set", f"v-{name}", "up")
+
+    def slow(self, name: str, rate: str) -> None:
+        """A narrow line to and from a machine, as `tc` writes rates ("20mbit")."""
+        for space, device in ((self.hub, f"v-{name}"), (f"{self.tag}-{name}", "eth0")):
+            words = ["qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "64kb", "latency", "200ms"]
+            subprocess.run(["tc", "-n", space, *words], check=True, capture_output=True)
 
     def close(self) -> None:
         """Remove every namespace."""
@@ -157,7 +165,7 @@ class Rabbit:
     def kill(self) -> None:
         """kill -9 of all of it."""
         if self._process is not None:
-            for pid in _in_namespace(self._space):
+            for pid in self.pids():
                 _kill(pid, signal.SIGKILL)
             self._process.wait(20)
             self._process = None
@@ -173,6 +181,15 @@ class Rabbit:
         )
         assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout
+
+    def pids(self) -> list[int]:
+        """All of its processes."""
+        return _in_namespace(self._space)
+
+    def memory_mb(self) -> int:
+        """What it uses now, in MiB."""
+        told = json.loads(self.control("status", "--formatter", "json"))
+        return int(told["memory"]["total"][told["memory"]["strategy"]]) >> 20
 
 
 def _in_namespace(space: str) -> list[int]:
@@ -377,6 +394,48 @@ class Cluster:
             for pid in _in_namespace(worker.space):
                 _kill(pid, signal.SIGKILL)
         self.net.close()
+
+
+class Copy:
+    """The workspace and its state, copied to the same paths on a second machine: its own net and its own mounts."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._space = cluster.net.machine("copy", COPY_ADDRESS)
+        self._there = {cluster.place.root: "ws", Path(os.environ["XDG_STATE_HOME"]): "state"}
+        self._folder = cluster.folder / "copy"
+        self.place = Place(self._folder / "ws", cluster.place.key)
+        """To read in. Its daemon and its commands see it where the first machine has its own."""
+        self.take()
+
+    def take(self) -> None:
+        """Copy what the first machine has now, in place of what was here."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir()
+        for source, name in self._there.items():
+            subprocess.run(["cp", "-a", str(source), str(self._folder / name)], check=True)
+
+    def daemon(self) -> subprocess.Popen[bytes]:
+        """A daemon on the second machine."""
+        script = 'mount --bind "$1" "$2" && mount --bind "$3" "$4" && cd "$2" && shift 4 && exec "$@"'
+        pairs = [str(path) for source, name in self._there.items() for path in (self._folder / name, source)]
+        words = ["unshare", "--mount", "sh", "-c", script, "sh", *pairs, sys.executable, "-m", "threegate", "run"]
+        with open(self._cluster.folder / "copy.log", "ab") as log:
+            process = subprocess.Popen(inside(self._space, *words), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        self._cluster.daemons.append(process)
+        return process
+
+    @property
+    def log(self) -> str:
+        """What its daemons said."""
+        path = self._cluster.folder / "copy.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+
+def peak_mb(pid: int) -> int:
+    """The most memory that a process has had, in MiB."""
+    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) >> 10
 
 
 def free_port() -> int:
