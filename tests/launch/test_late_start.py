@@ -37,13 +37,13 @@ class LateRunner(CountingRunner):
     def __init__(self, before: Callable[[Control], None] = lambda control: None, *, starts: bool = True) -> None:
         super().__init__()
         self._before = before
-        self._starts = starts
+        self.starts = starts
         self.refused: list[str] = []
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         self._before(control)
         assert control.evidence is not None and control.evidence.request
-        if not self._starts:
+        if not self.starts:
             return nothing_ran("no machine took it")
         try:
             control.started(WHERE)
@@ -83,7 +83,7 @@ def test_what_no_machine_takes_keeps_its_approval(bench: Bench) -> None:
     answer = launched(context, approved)
     assert isinstance(answer, Waiting) and (answer.code, answer.message) == ("no_backend", "no machine took it")
     assert approved.path.exists() and "claimed" not in types(bench)
-    runner._starts = True
+    runner.starts = True
     assert launched(context, approved).code == "succeeded" and runner.runs == {"req-1": 1}
 
 
