@@ -170,7 +170,7 @@ def test_copies_of_the_workspace_are_refreshed(make: Make, bench: Bench, folder:
 def test_renewed_before_the_end_and_after_it(make: Make, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what ends within 30 days or has ended, with a new key; one of another CA stays, and both are named."""
     with monkeypatch.context() as patch:
-        patch.setattr(cluster_files, "_LEAF_DAYS", 10)
+        patch.setattr(cluster_files, "LEAF_DAYS", 10)
         make("--worker", "w1")
     make("--worker", "w2")
     before = everything(folder)
@@ -217,7 +217,7 @@ def test_removed_stays_removed(make: Make, bench: Bench, folder: Path, monkeypat
     make("--remove", "w9", code=2)
     make("--remove", "../w2", code=2)
     with monkeypatch.context() as patch:
-        patch.setattr(cluster_files, "_LEAF_DAYS", 0)
+        patch.setattr(cluster_files, "LEAF_DAYS", 0)
         make("--worker", "w3")
     make("--remove", "w3")
     ended = certificate(folder / "removed/w3.pem").not_valid_after_utc

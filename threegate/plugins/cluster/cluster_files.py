@@ -54,7 +54,9 @@ from threegate.trail.workspace_key import VerifierKey
 VHOST = "threegate"
 DAEMON = "daemon"
 WORKER_DIR = "/etc/threegate-worker"
-_CA_DAYS, _LEAF_DAYS, _RENEW = 3650, 397, timedelta(days=30)
+_CA_DAYS, _RENEW = 3650, timedelta(days=30)
+LEAF_DAYS = 397
+"""How long a member's certificate is valid."""
 _OTHER_BROKER = "broker.pem"
 """In ca/: the CA of a broker that another folder made; this folder then has only its definitions."""
 
@@ -392,7 +394,7 @@ def _member(folder: Path, authority: _Authority, user: str, renew: bool, *, host
         key.public_key(),
         authority.certificate.subject,
         authority.key,
-        days=_LEAF_DAYS,
+        days=LEAF_DAYS,
         extensions=extensions,
     )
     durable.overwrite(folder / "tls.key", private_pem(key), 0o600)
