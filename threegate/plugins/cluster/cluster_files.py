@@ -130,6 +130,7 @@ def definitions(workers: Sequence[str]) -> dict[str, Any]:
         _exchange(LEAD_QUEUE, "fanout"),
     ]
     refusing = {"x-overflow": "reject-publish"}
+    chunks = _most(limits.BROKER_CHUNKS, limits.BROKER_CHUNK_BYTES)
     for name in workers:
         result, output = result_exchange(name), output_exchange(name)
         exchanges += [_exchange(result, "fanout"), _exchange(output, "fanout")]
@@ -139,9 +140,9 @@ def definitions(workers: Sequence[str]) -> dict[str, Any]:
             _queue(job_queue(name), job),
             _queue(beat_queue(name), {"x-max-length": limits.BROKER_BEATS}),
             _queue(note_queue(name), {"x-max-length-bytes": limits.BROKER_NOTE_BYTES, **refusing}),
-            _queue(chunk_queue(name), {"x-max-length-bytes": limits.BROKER_CHUNK_BYTES, **refusing}),
-            _queue(result, {**one_reader, "x-max-length-bytes": limits.BROKER_RESULT_BYTES, **refusing}),
-            _queue(output, {"x-max-length-bytes": limits.BROKER_CHUNK_BYTES, **refusing}),
+            _queue(chunk_queue(name), chunks),
+            _queue(result, {**one_reader, **_most(limits.BROKER_RESULTS, limits.BROKER_RESULT_BYTES)}),
+            _queue(output, chunks),
         ]
         bindings += [
             _binding(JOB_EXCHANGE, job_queue(name), name),
@@ -151,6 +152,7 @@ def definitions(workers: Sequence[str]) -> dict[str, Any]:
             _binding(result, result, ""),
             _binding(output, output, ""),
         ]
+    most = {"max-connections": limits.BROKER_CONNECTIONS, "max-channels": limits.BROKER_CHANNELS}
     return {
         "vhosts": [{"name": VHOST}],
         "users": [
@@ -159,6 +161,7 @@ def definitions(workers: Sequence[str]) -> dict[str, Any]:
                 "password_hash": "",
                 "hashing_algorithm": "rabbit_password_hashing_sha256",
                 "tags": "",
+                "limits": {} if name == DAEMON else most,
             }
             for name in users
         ],
@@ -187,6 +190,10 @@ def definitions(workers: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def _most(messages: int, size: int) -> dict[str, Any]:
+    return {"x-max-length": messages, "x-max-length-bytes": size, "x-overflow": "reject-publish"}
+
+
 def broker_configuration(folder: Path, port: int) -> str:
     """rabbitmq.conf: one listener, TLS 1.3, certificates only."""
     return f"""# Made by threegate settings cluster: one listener, mutual TLS 1.3, no access without a certificate.
@@ -202,6 +209,8 @@ auth_mechanisms.1 = EXTERNAL
 ssl_cert_login_from = common_name
 heartbeat = {limits.CLUSTER_HEARTBEAT_SECONDS}
 max_message_size = {limits.CLUSTER_MESSAGE_BYTES}
+# What quorum queues keep in memory before it goes to their own files; RabbitMQ's default is 512 MiB.
+raft.wal_max_size_bytes = {limits.BROKER_WAL_BYTES}
 # Longer than the longest run and the transfer of its inputs (milliseconds).
 consumer_timeout = {2 * (limits.REQUEST_MAX_TIME_SEC + limits.CLUSTER_START_SECONDS + 3600) * 1000}
 load_definitions = {folder / "definitions.json"}
