@@ -118,7 +118,7 @@ def test_an_engine_without_limits_is_not_used(engine: tuple[str, Path]) -> None:
     assert done.code == 0, done.err
     set_values(folder / "ws" / "threegate.toml", {"runners.era.engine": url, "runners.era.image": IMAGE})
     told = command(folder / "ws", "doctor").out
-    assert "the engine is your own (rootless): access to it means your permissions" in told
+    assert "the engine is your own (rootless): whoever may access it has your permissions, not root's" in told
     last = told.splitlines()[-1]
     assert "works for you now" in last and "not ERA (the engine limits no memory, processes, cores" in last
 

@@ -349,6 +349,7 @@ def _envelope(
     formed, blockers, route = not problems, verdict.blockers, words.ROUTES[verdict.route]
     passed = verdict.route == words.ACCEPT and not blockers
     name = source.get("tool_name")
+    # Masking takes longer for longer texts, and a malformed event can be of any size.
     if not isinstance(name, str) or len(name) > limits.AANA_EVENT_BYTES:
         name = None
     elif verdict.leaking:

@@ -108,6 +108,7 @@ def _measure(event: dict[Any, Any], lines: list[str], keys: list[str]) -> EventP
                 if inside:
                     lines.append(f"{key}: {value}" if named else value)
                 continue
+            # A secret can be a key too (D7).
             if inside and named:
                 lines.append(key)
             if isinstance(value, dict | list):
@@ -156,6 +157,7 @@ def _check_ref(ref: Any, index: int, mode: EvidenceMode, problems: list[EventPro
     _check_values(f"{path}.", freshness, _STATUSES, ("checked_at", "source"), problems)
     for field in ("max_age_hours", "age_hours"):
         value = freshness.get(field, 0)
+        # In Python true is a number.
         if isinstance(value, bool) or not isinstance(value, int | float):
             problems.append(_problem(f"{path}.{field}", "is not a number"))
 

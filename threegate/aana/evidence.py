@@ -284,6 +284,7 @@ def _is_about(ref: Mapping[str, Any], text: str, tool: str, arguments: Mapping[s
     has an act or a tool that the name does not have, or the digest of other arguments: ``arguments:sha256:<hex>``, over
     RFC 8785.
     """
+    # Names of any length are not kept, because a caller could fill the memory with them.
     known = _kept_tool(tool) if len(tool) <= limits.AANA_NAME_CHARS else _fresh_tool(tool)
     supports = ref.get("supports", ())
     whole = f" {known.whole} " in f" {' '.join(_NAME.findall(text))} " if known.whole else False

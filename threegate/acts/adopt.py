@@ -48,6 +48,7 @@ def adopt(context: Context, acting: Acting, about: Mapping[str, Any]) -> Adopted
     Unavailable, TrailError.
     """
     result = verify_workspace(context.workspace)
+    # That the outside head disagrees is what an adoption is for.
     bad = [item for item in result.problems if "head kept outside" not in item.message]
     if bad:
         raise Refused("trail_invalid", f"{bad[0]}; only a workspace that verifies can be adopted")

@@ -87,6 +87,7 @@ def cancel_request(
         actor, signed = by.checked(context, held, CANCEL, cancel_about(request_id, reason))
         asked = CancelRequested(message=reason, signed=signed)
         moves.announce(held, asked, request_id=request_id, actor=actor)
+        # A crash before this loses nothing: the next daemon interrupts every claimed request.
         durable.overwrite(context.workspace.control / f"cancel-{request_id}", b"")
     return _await(context, request_id, wait_seconds)
 
@@ -121,6 +122,7 @@ def _end_waiting(
     )
     cancelled = with_result(held, history.request_id, cancelled)
     end = moves.announce(held, cancelled, request_id=history.request_id, actor=actor)
+    # It is a copy, which does not know the event that was just appended.
     history.add(end)
     close_from_trail(context, held, history, end)
 

@@ -211,6 +211,7 @@ def _with_keys(revoked: bytes | None, lines: str) -> bytes:
         known = (revoked or b"").decode("ascii")
         fresh = [line for line in lines.splitlines() if line.rpartition(" ")[0] not in known]
         return (known + "".join(f"{line}\n" for line in fresh)).encode()
+    # On a copy: the file itself changes only after the event.
     with tempfile.TemporaryDirectory(prefix="threegate-krl-") as folder:
         krl, keys = Path(folder) / "krl", Path(folder) / "keys"
         krl.write_bytes(revoked)

@@ -66,6 +66,7 @@ def reject_draft(
             rejected = replace(_payload(draft, report, request_id, "rejected", message, reading), signed=signed)
             done = _deliver(context, held, draft, rejected, request_id, actor)
             drill = isinstance(report.request_id, str) and held.index.is_spent(report.request_id)
+        # A verdict would tell an agent that the id is a drill's.
         if not drill:
             _write_status(context, draft, report, rejected.told)
     return done

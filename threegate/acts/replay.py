@@ -82,6 +82,7 @@ def ended_request(context: Context, request_id: str) -> EndedRequest:
     except FileNotFoundError as error:
         raise Unavailable(f"{error.filename}: the pinned input is gone; it cannot be run again") from None
     about = {"request_id": request_id, "request_sha256": then.request_sha256, "job_sha256": then.job_sha256 or ""}
+    # Refused here already, before anybody is asked for a signature.
     replay_clearance(about, request, job)
     first = read_record(
         context.workspace.run_folder(request_id),

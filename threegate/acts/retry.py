@@ -73,6 +73,7 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
 
 def _read(context: Context, source: Path, now: datetime) -> Request:
     data = durable.read_named(source, max_bytes=limits.REQUEST_BYTES)
+    # In refused/ there are drafts too, which have no approval in them.
     for stage in get_args(Stage)[::-1]:
         report = context.read(data, source.name, stage, now)
         if report.request is not None:

@@ -111,6 +111,7 @@ def kill(context: Context, scope: str, name: str, *, by: OperatorDecision) -> Ki
     Raises Refused (`signature_missing` for a workflow without one), InvalidInput, TrailError.
     """
     about = kill_about(context, scope, name)
+    # With an account to fall back on, the decision would count even if the signature does not.
     if scope == "workflow" and (by.signed is None or by.account):
         raise Refused("signature_missing", "ending a workflow needs an operator's signature")
     with disk_reserve(context.workspace.reserve), context.trail.locked() as held:

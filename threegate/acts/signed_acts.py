@@ -108,6 +108,7 @@ def checked_act(
         recorded_operators=held.index.operators,
         workspace_id=context.policy.settings.workspace.id,
         epoch=held.index.epoch,
+        # Stricter than for an approval: an act's nonce must be new, and not only unused.
         nonce_used=held.index.nonce_known,
         now=held.now,
         max_age_sec=limits.APPLY_SECONDS,

@@ -88,6 +88,7 @@ class _Checks:
 
     def made(self) -> Iterator[Check]:
         """Each check, made when it is asked for: a caller that stops at the first failure makes no other."""
+        # What concerns the whole workspace comes first: no request ends for what is not its fault.
         facts, operators = self.facts, self.facts.operators
         behind, kind = facts.clock_behind_sec, facts.unknown_kind
         slow = f"the clock is {behind:.0f} s behind the trail; set it right"
@@ -234,6 +235,7 @@ def _statement_checks(facts: LaunchFacts, approval: SignedApproval) -> Iterator[
         ("inputs", statement.inputs, statement_inputs(request)),
     )
     mismatch = "statement_mismatch"
+    # None: there is no `approved` event yet, as when `approve` makes these checks, or no trail here, as on a worker.
     another = facts.recorded_approval not in (None, approval.approval_sha256)
     renamed = facts.recorded_file not in (None, request.file_name)
     yield passed(

@@ -113,6 +113,7 @@ def render_operator(operator: Operator, key_text: str) -> str:
 def _lines(data: bytes, what: str) -> list[tuple[int, str]]:
     if len(data) > limits.OPERATORS_FILE_BYTES:
         raise MalformedError(f"{what}: more than {limits.OPERATORS_FILE_BYTES} bytes")
+    # Otherwise the last line may be cut off, and mean something else.
     if not data.endswith(b"\n"):
         raise MalformedError(f"{what}: is empty or does not end with a newline")
     numbered = []
@@ -164,6 +165,7 @@ def _parse_line(text: str, pins: Mapping[str, Passkey]) -> Operator:
             f"has options other than [cert-authority,]{NAMESPACES}[,valid-after=...][,valid-before=...]"
         )
     passkey = pins.get(key.fingerprint) if found[2] else None
+    # A FIDO key of a web site signs what that site asks for: it counts only as a passkey that is pinned to ours.
     web = found[2] or (key.hardware and not key.application.startswith("ssh:"))
     if web and (passkey is None or not passkey.fits(key)):
         raise MalformedError("is a passkey that operators.passkeys does not pin to its own site")

@@ -24,6 +24,7 @@ from threegate.core.errors import InvalidInput, Unavailable
 
 SSH_KEYGEN: Final = "/usr/bin/ssh-keygen"
 _VERIFY_ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "TZ": "UTC", "LC_ALL": "C"}
+# What ssh-keygen needs to find the key, an agent or a token, and to ask a person; nothing else is passed on.
 _SIGN_KEEPS: Final = (
     "HOME", "USER", "SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "SSH_SK_PROVIDER",
     "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "TERM",

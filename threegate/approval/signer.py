@@ -47,6 +47,7 @@ def verify_signer(
     Raises Refused with signer_unknown, signature_invalid, signer_expired or signer_revoked; Unavailable if
     ssh-keygen is needed and cannot be run (then nothing is known, and nothing runs).
     """
+    # What the same key signed for another purpose (an act, a git commit) never counts as an approval.
     if signature.namespace != namespace:
         raise Refused("signature_invalid", f"the signature is not for {namespace}: sign the statement again")
     key, certificate, assertion = signature.key, signature.key.certificate, signature.assertion
@@ -55,6 +56,7 @@ def verify_signer(
     if namespace not in (NAMESPACE_APPROVAL, NAMESPACE_ACT if entry.passkey is None else NAMESPACE_LOGIN):
         allowed = "approvals only" if entry.passkey is not None else "no logins"
         raise Refused("signature_invalid", f"the key of {name} may sign {allowed}; use another key")
+    # In both directions: a passkey signs only through its own page, and no other key through any.
     origin = None if entry.passkey is None else entry.passkey.origin
     if origin != (None if assertion is None else assertion.origin):
         raise Refused(
@@ -74,6 +76,7 @@ def verify_signer(
             raise Refused("signer_expired", f"the key of {name} is not valid at {moment:%Y-%m-%dT%H:%M:%SZ}")
     if certificate is None and not verifies(data, signature):
         raise Refused("signature_invalid", f"the signature of {name} is not one over these bytes")
+    # None for a KRL: then ssh-keygen decides below, about this key too.
     if certificate is None and operators.revoked_keys is not None:
         if key.blob in operators.revoked_keys:
             raise Refused("signer_revoked", f"the key {key.fingerprint} of {name} is revoked")

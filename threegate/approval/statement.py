@@ -248,6 +248,7 @@ class SignedBytes:
         """Split a signature file. Raises MalformedError; the statement itself is not parsed yet."""
         if len(data) > limits.SIGNATURE_FILE_BYTES:
             raise MalformedError(f"is longer than {limits.SIGNATURE_FILE_BYTES} bytes")
+        # Canonical JSON has no raw newline, so the first one ends the statement.
         statement, newline, armor = data.partition(b"\n")
         if not newline:
             raise MalformedError("has no line with a statement")
@@ -359,6 +360,7 @@ class Batch:
             raise MalformedError(f"has other than 2 to {limits.BATCH_MEMBERS} statements")
         ids = {statement.request_id for statement in self.statements}
         nonces = {statement.nonce for statement in self.statements}
+        # A nonce of two would be used up by the first that runs, and an id of two would have two statements.
         if not len(ids) == len(nonces) == len(self.statements):
             raise MalformedError("has two statements of one request or with one nonce")
         if len({_in_common(statement) for statement in self.statements}) > 1:
@@ -375,6 +377,7 @@ class Batch:
         value = _mapping(_object(data, BATCH_TYPE), {"type", "risk", "statements"})
         if value["risk"] not in RISKS or not isinstance(value["statements"], list):
             raise MalformedError("has a risk or a list of statements of a wrong form")
+        # Read as if it were alone: a batch accepts no statement that would be refused by itself.
         statements = tuple(Statement.parse(canonical.canonical_bytes(item)) for item in value["statements"])
         return _same(cls(cast("Risk", value["risk"]), statements), data)
 

@@ -118,6 +118,7 @@ def by_hand(facts: LaunchFacts) -> Given:
         approver=request.approved_by or "",
         approved_utc=approved,
         expires_utc=approved + timedelta(seconds=facts.ttl_sec),
+        # Nobody chose a nonce, so the bytes themselves are what is used once.
         nonce=request.sha256[:32],
         marks=(request.sha256,),
         checks=_checks_by_hand(facts),
@@ -133,6 +134,7 @@ def _checks_by_hand(facts: LaunchFacts) -> Iterator[Check]:
         (needed > 1, "more than one operator must sign it"),
         (risk != "low", "its effective risk is not low"),
         (bool(facts.job.network), "it asks for network"),
+        # Otherwise whoever deletes a signature would get around everything that depends on it.
         (facts.was_approved, "it was approved with a signature before"),
         (bool(facts.countersignatures), "countersignatures exist for it"),
         (not request.approved_by or approved is None, "it names no approver"),

@@ -305,6 +305,7 @@ class FolderAudit:
             # A refusal may be about the very files found here: its own event says what they are.
             self._settle(event, place, self._found(event, end, place))
         else:
+            # What the gate refused may be another file than the one that was approved.
             if isinstance(end, payloads.Refused) and end.request_sha256 is not None:
                 request.files[""] = end.request_sha256
             self._settle(event, place, request.files, request)
@@ -405,6 +406,7 @@ class FolderAudit:
 
         try:
             with self._files.folder(folder) as held:
+                # By the open folder: no link can lead elsewhere.
                 place = Path(f"/proc/self/fd/{held.fileno()}")
                 facts = read_record(place, created_utc=event.when, trail_seq=event.seq, sha256=record)
         except OSError:
@@ -501,6 +503,7 @@ class FolderAudit:
     def _check_single(self, path: str, digest: str | None, seq: int) -> None:
         if path in ("operators.revoked", "operators.passkeys") and digest is None:
             return  # there is no such file: the names say whether there is
+        # Where there is no file, the digest of no bytes is recorded.
         if path == "operators" and digest == hashlib.sha256(b"").hexdigest() and not self._files.is_there(path):
             return
         if path.startswith(_PINNED) or (self._is_changed_whole(path) and self._still_staged(path, digest)):

@@ -183,6 +183,7 @@ def _unneeded_inputs(workspace: Workspace, index: TrailIndex, old: set[str], bef
             return []
     there = {name for name in os.listdir(workspace.inputs) if _SHA256.fullmatch(name)}
     moment = before.timestamp()
+    # By the change time, which nobody can set.
     lost = {name for name in there - named if (workspace.inputs / name).lstat().st_ctime < moment}
     return sorted(((named & there) | lost) - needed)
 

@@ -79,8 +79,8 @@ def approve(
 ) -> None:
     """Read a request and sign what it still needs.
 
-    A draft is approved; a request that waits for further operators gets your signature besides. Drafts of a group
-    differ only in plain values, and were approved together once they wait.
+    A draft is approved; a request that waits for further operators also gets your signature. With --group, drafts that
+    differ only in plain values are signed at once, or waiting requests that were approved at once.
 
     Examples: threegate approve TR-20261122-101500Z-sum
               threegate approve TR-20261122-101500Z-sum --group --as alice

@@ -53,7 +53,7 @@ def show(
         typer.Option("--request", metavar="ID", help="Only this request.", autocompletion=tab_completion.with_result),
     ] = "",
     since: Annotated[
-        str, typer.Option("--since", metavar="WHEN", help="Start at this date or time, or 24h, 7d ago.")
+        str, typer.Option("--since", metavar="WHEN", help="Start at this date or time, or this long ago: 24h, 7d.")
     ] = "",
     type_: Annotated[list[str] | None, typer.Option("--type", help="Only events of this type.")] = None,
     json_: JsonFlag = False,
@@ -262,13 +262,14 @@ def verify_an_approval(
 @app.command()
 def stats(
     since: Annotated[
-        str, typer.Option("--since", metavar="WHEN", help="Start at this date or time, or 24h, 7d ago.")
+        str, typer.Option("--since", metavar="WHEN", help="Start at this date or time, or this long ago: 24h, 7d.")
     ] = "",
     json_: JsonFlag = False,
 ) -> None:
     """Show who decided how much and how fast.
 
-    It also shows why drafts were rejected, what ran under grants, and how stops went.
+    It also shows why drafts were rejected, what ran under grants, and how often and how fast
+    something was stopped.
 
     Example: threegate audit stats --since 30d
     """

@@ -247,7 +247,7 @@ def check_response(
     folder: Contracts = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Check a model response by response_format_invariants.
+    """Check a model's response against response_format_invariants.
 
     Example: threegate contracts check-response response.json --contracts contracts/
     """
@@ -265,7 +265,7 @@ def check_request(
     folder: Contracts = "",
     json_: JsonFlag = False,
 ) -> None:
-    """Check a provider request by provider_constraints.
+    """Check a request to a provider against provider_constraints.
 
     Example: threegate contracts check-request request.json --provider openai
     """

@@ -23,7 +23,7 @@ def init(
 ) -> None:
     """Make a workspace: folders, settings, key and first operator.
 
-    It does not prompt.
+    It asks nothing.
 
     Example: threegate init ws --operator alice --key ~/.ssh/id_ed25519.pub
     """

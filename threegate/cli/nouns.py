@@ -34,7 +34,7 @@ PANELS: Final[Mapping[str, Mapping[str, str]]] = {
         "approve": "Read a request and sign what it still needs.",
         "reject": "Refuse drafts, with a reason for the agent.",
         "grant": "Make, list, show and revoke standing grants.",
-        "contracts": "Check, test and play contracts, and end their sessions.",
+        "contracts": "Check and test contracts, decide calls, and end sessions.",
     },
     "Look": {
         "status": "Show what is waiting, running and finished, and who must act.",
@@ -44,7 +44,7 @@ PANELS: Final[Mapping[str, Mapping[str, str]]] = {
     "Set up": {
         "init": "Make a workspace: folders, settings, key and first operator.",
         "operator": "Add, list and revoke the people who can approve.",
-        "settings": "Check, show and enter settings, and install the service.",
+        "settings": "Check, show and write settings, and install the service.",
         "serve": "Serve the gates, the operator's page, or other workspaces.",
         "doctor": "Check and measure what is enforced on this machine.",
     },

@@ -30,7 +30,7 @@ def install(
         str,
         typer.Option(
             "--user",
-            help="The account to run as; default: threegate, with --era root, without sudo you.",
+            help="The account to run as; default: threegate, with --era root, without sudo your own.",
         ),
     ] = "",
     era: Annotated[

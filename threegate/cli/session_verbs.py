@@ -44,7 +44,9 @@ def _table() -> SessionTable:
 def sessions(
     session: Annotated[
         str,
-        argument("SESSION", "Show all that this one has recorded; default: list all.", tab_completion.sessions),
+        argument(
+            "SESSION", "Show everything that is recorded of this one; default: list all.", tab_completion.sessions
+        ),
     ] = "",
     json_: JsonFlag = False,
 ) -> None:

@@ -66,6 +66,7 @@ def loop_key(call: Call) -> bytes:
     """16 bytes that are equal for equal tool and canonical arguments. Raises TypeError for what is not
     JSON.
     """
+    # Else 1.0 instead of 1 would be another call here, and the same to the tool.
     arguments = _whole_numbers(call.arguments)
     data = orjson.dumps([call.tool, arguments], option=orjson.OPT_SORT_KEYS)
     return hashlib.blake2b(data, digest_size=16).digest()

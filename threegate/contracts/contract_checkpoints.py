@@ -58,8 +58,10 @@ def ask(asked: Asked, call: Call, now: datetime) -> Decision:
     if not demands:
         return ALLOW
     answer = call.answer
+    # A yes to one call must not let another one through that has the same id.
     if answer is not None and answer.call_sha256 != call_sha256(call):
         answer = None
+    # A no has no age: only a yes must be given in time.
     if answer is not None and not answer.approve:
         return Decision(
             "block", (Reason(4, "checkpoint_denied", "checkpoint", f"{answer.by} denied it"),), tuple(demands)
@@ -95,6 +97,7 @@ def ask(asked: Asked, call: Call, now: datetime) -> Decision:
 
 def _in_time(demand: CheckpointDemand, answered: datetime, asked: datetime | None, now: datetime) -> bool:
     """Whether an answer came within the timeout and is still valid."""
+    # An answer from the future was given before the clock was set back, so its age is unknown.
     if answered > now or (now - answered).total_seconds() > demand.timeout_seconds:
         return False
     return asked is None or 0 <= (answered - asked).total_seconds() <= demand.timeout_seconds

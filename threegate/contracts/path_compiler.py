@@ -81,6 +81,7 @@ def compile_path(text: str) -> Path:
     except (JSONPathError, RecursionError) as error:
         raise BadPath(f"not a JSONPath: {str(error).partition(chr(10))[0]}") from None
     try:
+        # A query inside a filter is evaluated by the library, where `_walk` cannot count the values that it visits.
         simple = all(
             _simple(selector.expression)
             for segment in query.segments

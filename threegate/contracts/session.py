@@ -92,6 +92,7 @@ class SessionStore:
                 and kept["contracts_sha256"] == compiled.sha256
                 and kept["workspace_id"] == held.index.workspace_id
                 and kept["trail_seq"] <= held.index.head.seq
+                # A trail that was put back from a backup may have another event of this number.
                 and known in (None, kept["trail_hash"])
             ):
                 table = SessionTable.from_json(compiled, kept["book"])

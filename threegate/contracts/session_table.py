@@ -225,6 +225,7 @@ class SessionTable:
     def close(self, session_id: str) -> tuple[Reason, ...]:
         """The operator closes a session: lower bounds are checked, its totals are released."""
         reasons = engine.close(self.sessions[session_id])
+        # Also of a session that was killed, whose share counts until the operator closes it.
         self.sessions[session_id].killed = "session_closed"
         self._merged.clear()
         self._ended(session_id)

@@ -71,6 +71,7 @@ def limit_reasons(reasons: list[Reason], session: Session, call: Call, asked: As
             if plan.call_limit is not None:
                 calls = tally.calls.get(plan.name, 0)
                 if waiting:
+                    # A call by a tool's name is a call of its backend too, and uses up the limits of both.
                     calls += sum(
                         plan.name == item.call.backend or resolve(rules.plans, item.call.tool) is plan
                         for item in waiting
@@ -244,6 +245,8 @@ def envelope_reasons(reasons: list[Reason], session: Session, envelope: Envelope
     number = exact(value)
     for key, bounds in candidates.items():
         for reference in bounds:
+            # Which pending call ends first is open, so the value must
+            # be within whatever reference any of them would set.
             if not _inside(envelope, key.rpartition("/")[2], number, exact(reference)):
                 reasons.append(Reason(3, "envelope_violated", stage.path, envelope.reason, reference, value))
                 return

@@ -111,6 +111,7 @@ def commit(
     pending = session.pending.pop(call.call_id, None)
     if pending is None:
         _see(session, call)
+    # Also after a failure: a call that failed may still have read what the label marks.
     session.labels.update(call.labels, *(plan.contract.adds_labels for plan, _ in asked))
     succeeded = outcome.status == "succeeded"
     violations = _violations(asked, outcome) if succeeded else []
@@ -141,6 +142,7 @@ def _delay(session: Session, asked: Asked, retry_after: float, now: datetime) ->
     """Delay a tool's next call according to its rate_limits."""
     for plan, _ in asked:
         rule = plan.contract.rate_limits.on_429
+        # The service chooses Retry-After, and must not be able to block its tool for as long as it likes.
         longest = min(float(rule.max_sleep_seconds), float(limits.RETRY_UNKNOWN_SECONDS))
         seconds = min(max(retry_after, 0.0), longest) if rule.respect_retry_after else longest
         session.delayed[plan.name] = (now.astimezone(UTC) + timedelta(seconds=seconds)).isoformat()
@@ -229,6 +231,7 @@ def _succeed(session: Session, asked: Asked, outcome: CallOutcome) -> None:
     session.blocks = 0
     session.errors = 0
     for plan, arguments in asked:
+        # C3: an output that nobody can verify must not open the way for the calls that wait for this success.
         observed = plan.contract.evidence_class != "unverifiable"
         if observed and outcome.output is not MISSING:
             _bind(session, plan, "output", outcome.output)

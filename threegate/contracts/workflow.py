@@ -232,6 +232,7 @@ def _used_up(name: str, limit: Any, used: Any) -> Reason:
 
 def _mutates(session: Session, call: Call) -> bool:
     asked = plans_of(session.rules, call)
+    # A call that no contract describes any more is taken for a write.
     return not isinstance(asked, list) or any(plan.contract.side_effect != "read" for plan, _ in asked)
 
 

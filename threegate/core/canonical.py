@@ -17,6 +17,7 @@ import rfc8785
 
 from threegate.core import limits
 
+# RFC 8785 renders every number as a double, and beyond this two integers can be the same double.
 INTEGER_MAX = 2**53 - 1
 _STRING: Final = re.compile(r'"[^"]*"?')
 _BRACKET: Final = re.compile(r"[\[{\]}]")
@@ -81,6 +82,7 @@ def loads_strict(data: bytes, *, max_bytes: int, max_depth: int = limits.JSON_DE
         raise StrictJSONError(f"not UTF-8 at byte {error.start}") from None
     if text.startswith("\ufeff"):
         raise StrictJSONError("starts with a byte order mark")
+    # Brackets within strings can only raise this count: a text that passes is not too deep.
     if text.count("[") + text.count("{") > max_depth:
         _refuse_depth(text, max_depth)
     try:
@@ -91,6 +93,7 @@ def loads_strict(data: bytes, *, max_bytes: int, max_depth: int = limits.JSON_DE
         raise StrictJSONError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:
         raise StrictJSONError("nested too deeply") from None
+    # Decoded UTF-8 has no surrogates, so only an escape can bring one in.
     if "\\u" in text:
         _refuse_surrogates(value)
     return value
@@ -98,6 +101,7 @@ def loads_strict(data: bytes, *, max_bytes: int, max_depth: int = limits.JSON_DE
 
 def _refuse_depth(text: str, max_depth: int) -> None:
     depth = 0
+    # Escaped backslashes go first: in `\\"` the quote does end the string.
     unescaped = text.replace(r"\\", "").replace(r"\"", "")
     for bracket in _BRACKET.findall(_STRING.sub("", unescaped)):
         depth += 1 if bracket in "[{" else -1
@@ -107,6 +111,7 @@ def _refuse_depth(text: str, max_depth: int) -> None:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
+    # Readers differ in whether the first or the last of two equal keys counts, so neither does.
     if len(result) != len(pairs):
         raise StrictJSONError("a key occurs twice in one object")
     return result
@@ -118,12 +123,14 @@ def _constant(_name: str) -> Any:
 
 def _float(text: str) -> float:
     value = float(text)
+    # `1e400` is JSON, and Python reads it as infinity.
     if not math.isfinite(value):
         raise StrictJSONError("a number is too large")
     return value
 
 
 def _int(text: str) -> int:
+    # By length first: `int` takes time that grows with the square of the digits, and no number in range has more.
     if len(text) > 17 or abs(value := int(text)) > INTEGER_MAX:
         raise StrictJSONError("an integer is beyond 2**53 - 1")
     return value

@@ -282,6 +282,7 @@ def write_new(path: Path, data: bytes | Iterable[bytes], mode: int = 0o600) -> P
         _tell("before", "create", temporary)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
+            # `open` takes the umask's bits away from the mode, and this does not.
             os.fchmod(descriptor, mode)
             _tell("after", "create", temporary)
             _tell("before", "write", temporary)
@@ -506,6 +507,7 @@ def read_regular_fd(descriptor: int, path: Path, *, max_bytes: int) -> bytes:
     before = os.fstat(descriptor)
     if not (before.st_mode & 0o170000) == 0o100000:
         raise OSError(f"{path.name}: not a regular file")
+    # A hard link would put a file that only we may read where others can have it shown.
     if before.st_nlink > 1:  # none is left where another file took its name since: the bytes are whole
         raise OSError(f"{path.name}: has more than one hard link")
     if before.st_size > max_bytes:
@@ -523,6 +525,7 @@ def read_regular_fd(descriptor: int, path: Path, *, max_bytes: int) -> bytes:
     after = os.fstat(descriptor)
     if len(data) > max_bytes:
         raise OSError(f"{path.name}: more than {max_bytes} bytes")
+    # The bytes could be the first half of one version and the second half of another.
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or len(data) != after.st_size:
         raise OSError(f"{path.name}: changed while it was read")
     return data

@@ -23,6 +23,7 @@ from threegate.core import durable
 OPENAT2: Final = 437
 """The system call's number; the same on every architecture (Linux 5.6, include/uapi/asm-generic/unistd.h)."""
 _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08
+# Without O_NONBLOCK, a FIFO in an inbox would stop the daemon until somebody writes to it.
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -41,6 +42,7 @@ def open_beneath(folder: int, name: str, flags: int = _READ, mode: int = 0) -> i
     """
     if not name or "/" in name or "\0" in name or name in (".", ".."):
         raise OSError(errno.EINVAL, "is not the name of one file", name)
+    # For the fallback below; `openat2` refuses links anyway.
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return _openat2(folder, name, _OpenHow(flags, mode, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS))
@@ -147,6 +149,7 @@ class HeldFolder:
         """The same for a regular file with one link, and what it is. Raises OSError for anything else."""
         descriptor = self.open(name)
         facts = os.fstat(descriptor)
+        # A hard link would put a file that only we may read where others can have it shown.
         if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1:
             return descriptor, facts
         os.close(descriptor)
@@ -167,6 +170,7 @@ class HeldFolder:
         descriptor = durable.create_at(self._descriptor, temporary.name, temporary, mode)
         try:
             try:
+                # `open` takes the umask's bits away from the mode, and this does not.
                 os.fchmod(descriptor, mode)
                 durable.write_fd(descriptor, data, temporary)
                 durable.sync_fd(descriptor, temporary)

@@ -343,6 +343,7 @@ class Dispatcher:
                 self._stop_launches(error)
                 continue
             except OSError as error:
+                # What the disk refused may be half recorded: nothing more starts, and the next daemon settles it.
                 kind = DiskFull if is_disk_full(error) else TrailError
                 self._stop_launches(kind(f"{error.filename or name}: {error.strerror or error}"))
                 continue

@@ -289,6 +289,7 @@ class Daemon:
                     off = context.policy.settings.plugins.off
                     for name, work in self._works.items():
                         did += self._unless_full(partial(work.turn, context, off=name in off))
+                # Also while launches are stopped: it must always be possible to end a request.
                 self._controls()
             # What blocked the start is gone: recovery, which has not run yet, comes before the first launch.
             if problem is not None and context.begin() is None:

@@ -50,6 +50,7 @@ class PolicyReload:
         `at_once`: read now, even if no file was touched (SIGHUP). Raises TrailError, Unavailable if the
         change could not be recorded; then the old policy stays.
         """
+        # Before the files are read: what changes in between is found by the next look.
         seen = _touched(self._workspace)
         if not at_once and self._changed_just_now(seen):
             return None

@@ -102,6 +102,7 @@ def make_policy(
             image=platform.image,
             egress_image=platform.egress_image,
             runtime=platform.runtime,
+            # Another version may decide otherwise about the same bytes.
             threegate=__version__,
             **facts,
         )

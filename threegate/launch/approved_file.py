@@ -131,6 +131,7 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
     after that is not read. Without it the folder is listed here.
     """
     policy = context.policy
+    # Before the bytes: if the file is replaced in between, `is_there` finds a difference later.
     identity = file_identity(path)
     try:
         data = durable.read_regular(path, max_bytes=limits.REQUEST_BYTES)

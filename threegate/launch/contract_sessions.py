@@ -71,6 +71,7 @@ class ContractSessions:
         return (
             policy.contracts.ok
             and policy.settings.contracts.mode == "enforce"
+            # Where a tool has no contract, nobody said that it may be repeated.
             and all(policy.contracts.contracts_of(name) for name in _tools(request))
             and all(may_retry(contract, status, attempts) for contract in _contracts(policy, request))
         )
@@ -171,6 +172,7 @@ class ContractSessions:
         if not allowed and policy.settings.contracts.mode != "shadow":
             return Refused(decision.code or "contract_blocked", "the contract gate does not allow it now")
         would_block = None if allowed else decision.code or ""
+        # In shadow mode the request may name a session that nobody opened.
         if call is None or call.session_id not in self.view(held, policy).sessions:
             return None if allowed else ContractMove(would_block=would_block)
         return replace(_named(self.view(held, policy), call), would_block=would_block)
@@ -191,6 +193,7 @@ class ContractSessions:
         lost = ContractMove(session=session.session_id, requester=session.requester, status="session_state_lost")
         call = session.pending[request.request_id].call
         try:
+            # No event names the record's digest yet: the one that this is for will.
             facts = read_record(run_folder, created_utc=held.now, trail_seq=0, sha256=None)
         except InvalidInput:
             return lost

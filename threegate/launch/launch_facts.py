@@ -124,6 +124,7 @@ def id_used(workspace: Workspace, history: RequestHistory | None, request_id: st
     """
     if history is not None and (history.claimed is not None or history.end is not None):
         return True
+    # Only a claim makes this folder.
     if workspace.run_folder(request_id).exists():
         return True
     if history is not None:

@@ -94,6 +94,7 @@ class PastCalls:
             return None
         job = build_job(
             request,
+            # Contracts see names and digests of inputs, but no sizes.
             input_sizes={item.sha256: 0 for item in request.inputs},
             platform=Platform(image=self.policy.platform.image),
             time_cap_sec=self._time_cap_sec(self.policy, request),
@@ -108,6 +109,7 @@ class PastCalls:
             except OSError:
                 continue
             if canonical.sha256_hex(data) == claimed.request_sha256:
+                # Later than every time in the file, since all of them were judged before the claim.
                 moment = event.when + timedelta(days=1)
                 return read_request(data, path=path.name, settings=_WIDEST, now=moment, stage="approved").request
         return None

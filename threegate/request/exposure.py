@@ -97,6 +97,7 @@ def command_exposure(argv: Sequence[str], workdir: str, inputs: Sequence[Input])
     if script is None:
         why = mask_secrets(why_opaque(argv))
         return Exposure("opaque" if why else "transparent", why or "a data tool with harmless options")
+    # A bare name is looked for in the workdir, and elsewhere than in /in it is another file.
     name = script.removeprefix("/in/") if workdir == "/in" or script.startswith("/in/") else ""
     if not any(item.name == name and not item.unpack for item in inputs):
         return Exposure("opaque", "the script is not a declared input")

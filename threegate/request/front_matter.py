@@ -65,6 +65,7 @@ class Key:
 
 
 def _version(node: YamlNode, _bounds: Bounds) -> str:
+    # In Python 1, 1.0 and True are equal, and only the first is a version.
     if node.value not in ("1", 1, "2", 2) or isinstance(node.value, bool | float):
         raise FieldError("TG131", "must be 1, or 2 for a request that changes a project or calls a tool")
     return str(node.value)
@@ -210,14 +211,19 @@ _TABLE: Final = (
         {"anyOf": [_NULL, {"const": ""}, _MOMENT]},
         "when it was approved; written by threegate approve",
     ),
-    Key("purpose", *_text("TG135", limits.PURPOSE_CHARS), "one sentence: what for", True),
-    Key("backend", _backend, {"enum": list(BACKENDS), "default": DEFAULT_BACKEND}, " or ".join(BACKENDS)),
+    Key("purpose", *_text("TG135", limits.PURPOSE_CHARS), "one sentence that says what the run is for", True),
+    Key(
+        "backend",
+        _backend,
+        {"enum": list(BACKENDS), "default": DEFAULT_BACKEND},
+        " or ".join((", ".join([*BACKENDS][:-1]), [*BACKENDS][-1])),
+    ),
     Key("project", *_PROJECT, "the registered name of the project to change", versions="2"),
     Key(
         "deliver",
         _word("TG177", *CHOICES)[0],
         {"anyOf": [_NULL, {"enum": ["", *CHOICES]}]},
-        "what the change becomes, where who approves chose it; written by threegate approve",
+        "what the change becomes, if whoever approves chose it; written by threegate approve",
         versions="2",
     ),
     Key("server", *_SERVER, "the name of the server whose tool is called", versions="2"),
@@ -254,7 +260,7 @@ _TABLE: Final = (
         "the hosts that may be reached, as host or host:port",
     ),
     Key("constraints", *_texts(limits.LIST_TEXT_CHARS), "what the operator should know; shown, not enforced"),
-    Key("session_id", *_NAME, "the session that the contract gate counts it to"),
+    Key("session_id", *_NAME, "the session in which the contract gate counts the call"),
     Key("tool", *_NAME, "the tool whose contract applies besides the backend's"),
     Key("labels", *_texts(limits.LABEL_CHARS), "labels of the call, for the contract gate"),
     Key("workflow", *_NAME, "the workflow that the session belongs to"),

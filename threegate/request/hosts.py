@@ -53,6 +53,7 @@ def read_host(text: str) -> str:
             raise HostError("not a lower-case ASCII host name (use punycode for others)")
         if label[2:4] == "--":
             _refuse_bad_punycode(label)
+    # What ends with a number is an address to some reader (127.1, 0x7f.0.0.1).
     if _NUMERIC.fullmatch(labels[-1]):
         raise HostError("an IP address; name the host")
     if len(labels) < 2:

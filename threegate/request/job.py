@@ -100,6 +100,7 @@ class Job:
     workflow: str | None = None
     role: str | None = None
     requested_by: str = ""
+    # The strictest: a Job that is made without them is never taken for a harmless one.
     effective_risk: Risk = "high"
     data_sensitivity: Sensitivity = "confidential"
     proposal_sha256: str | None = None
@@ -192,6 +193,7 @@ def build_job(
         inputs=tuple(JobInput(item.name, item.sha256, sizes[item.name], item.unpack) for item in request.inputs),
         outputs=tuple(item.path for item in request.outputs),
         limits=JobLimits(
+            # 1, 1.0 and 1.00 mean the same, so they must have the same digest.
             cpu=format(request.cpu_limit.normalize(), "f"),
             memory_mb=request.memory_limit_mb,
             time_sec=time_sec,

@@ -117,6 +117,7 @@ class _Reading:
                 self._read(source)
             except SourceRefused as error:
                 findings.add(*error.problem)
+            # Also after a refusal: a secret in a file that cannot be read is reported all the same.
             for problem in check_content(self._prose(source), secrets=self.secrets):
                 findings.add(*problem)
             request = self._request(sha256)
@@ -167,6 +168,7 @@ class _Reading:
         """The front matter, then the body as its backend has it. Raises SourceRefused."""
         front = FrontMatter(source.text, max_bytes=limits.FRONT_MATTER_BYTES)
         root = read_mapping(front.text)
+        # Only in double quotes does YAML have escapes, with which a value can say what its line does not show.
         if "\\" in front.text:
             for node in scalars(root):
                 if node.style == '"':
@@ -265,6 +267,7 @@ class _Reading:
             return None
         problems = check(piece.text)
         self._take(problems, piece)
+        # As in the front matter: by escapes a string can say what its line does not show.
         if info == "json" and not problems and "\\" in piece.text:
             text = "\n\n".join(strings(json.loads(piece.text)))
             last = piece.line + piece.text.count("\n")

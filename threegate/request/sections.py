@@ -187,6 +187,7 @@ def _check_blocks(
         elif token.type == "hr":
             findings.add("TG211", line, 1, "a horizontal rule looks like the front matter's end; take it out")
         elif token.type == "fence":
+            # In a list or a quote, the marks of that come before the fence.
             closing = _FENCE_CLOSES.match(lines[end - 1].lstrip(" \t>")) if end - start > 1 else None
             if closing is None or len(closing[1]) < len(token.markup) or closing[1][0] != token.markup[0]:
                 findings.add("TG213", line, 1, "this fenced block is never closed; end it with the same fence")
@@ -424,6 +425,7 @@ def read_risk(section: BodySection, network: str | None, findings: Findings) -> 
             continue
         further = section.lines[index + 1 : end]
         if label in _WORDS:
+            # With the line below it, so that a word that goes on there is refused: it can be read in two ways.
             further = further[: next((at for at, text in enumerate(further) if not text.strip()), len(further))]
         answers[label] = (line, "\n".join((first, *further)).strip("\n \t"))
     for label in ("risk level", "justification", "data sensitivity"):

@@ -144,6 +144,7 @@ class _Reader:
                 yield TarHeader(self._name_of(header), kind, -1 if mode is None else mode, size, start, link)
         if self._name is not None or self._target is not None:
             raise TarError("ends after a name without its entry")
+        # Some readers go on after the first end mark, and would find entries that nobody was shown.
         self._stream.seek(place)
         while chunk := self._stream.read(limits.MIB):
             if chunk.strip(b"\0"):
@@ -185,6 +186,7 @@ class _Reader:
             if match is None or not match.end() < length <= len(data) or data[length - 1 : length] != b"\n":
                 raise self._wrong("has attributes that cannot be read")
             key = match[2].decode("utf-8", "replace")
+            # Readers differ in which of the two counts.
             if key in found:
                 raise self._wrong("has a duplicate attribute")
             found[key] = data[match.end() : length - 1]
@@ -216,6 +218,7 @@ class _Reader:
         name, self._name = self._name, None
         if name is None:
             name = header[:100].partition(b"\0")[0]
+            # With the magic of GNU these bytes are times, and no prefix.
             above = b"" if header[257:265] == _MAGIC_GNU else header[345:500].partition(b"\0")[0]
             if above:
                 name = above + b"/" + name

@@ -231,6 +231,7 @@ def _add(
         refuse_bad_clock(held)
         index = held.index
         history = index.history(approved.request.request_id)
+        # The daemon may have claimed it, or an operator rejected it, while this one was reading.
         if history is not None and (history.claimed or history.end):
             raise Refused("replayed", f"{approved.path.name}: no longer waiting")
         facts = facts_of_approved(context, held, approved, {name: signed})
@@ -259,6 +260,8 @@ def _add(
             request_id=approved.request.request_id,
             actor=f"operator:{name}",
         )
+        # After its event (ADR 4): a crash leaves an announced signature
+        # that is missing, never a file that the trail does not know.
         durable.deliver(target, signed, _MODE)
         missing = any(check.code == "quorum_missing" for check in launch_checks(facts))
     return Countersigned(target, name, signer.fingerprint, missing)

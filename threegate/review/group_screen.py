@@ -51,6 +51,7 @@ def why_alone(first: ReviewedDraft, member: ReviewedDraft) -> str:
     )
     if not same:
         return "it means something else in a part that may not differ"
+    # Only the first screen is read in full: a warning that only another member has would never be seen.
     if _told_beside(member) != _told_beside(first):
         return "its screen has warnings or a judgement of its own"
     by_name = {copy.name: copy for copy in first.inputs}

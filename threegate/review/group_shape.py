@@ -150,9 +150,12 @@ def _argument_kinds(request: Request) -> list[_Kind]:
         return kinds
     script = script_word(argv) if argv else None
     behind = argv.index(script) if script is not None else len(argv)
+    # With a host in reach, or an archive unpacked beside it, even a number can be the name of what is fetched or read.
     plain = not exposure.reach and not any(item.unpack for item in request.inputs)
     outputs = [item.path for item in request.outputs]
     for at, word in enumerate(argv):
+        # What looks harmless beside an option (`grep -f 5`) may
+        # be a file name to the program, so both stay as they are.
         if at == 0 or word.startswith("-"):
             continue
         if word in outputs:
@@ -162,6 +165,7 @@ def _argument_kinds(request: Request) -> list[_Kind]:
                 kinds[at] = ("number", "")
             elif _DATE.fullmatch(word):
                 kinds[at] = ("date", "")
+            # Only behind a script, whose code is on the screen: to `tar` or `jq` a bare word is an instruction.
             elif at > behind and _WORD.fullmatch(word):
                 kinds[at] = ("word", "")
     return kinds

@@ -70,6 +70,7 @@ def seen_inputs(
             descriptor, shown = _open(workspace, place, item.name)
             kept.callback(os.close, descriptor)
             ours = place.is_relative_to(workspace.tool_exec)  # only our account can replace this file
+            # CORE could put another file under its name after the digest was computed.
             path = place if ours else Path(f"/proc/self/fd/{descriptor}")
             sha256, size = _digest_of(descriptor, path), os.fstat(descriptor).st_size
             _check_digest(sha256, item, shown)
@@ -129,6 +130,7 @@ def _stream(source: int, descriptor: int, target: Path, shown: str) -> tuple[str
     digest, size = hashlib.sha256(), 0
     while chunk := os.read(source, _CHUNK):
         size += len(chunk)
+        # Counted while it is read: its owner can make a file grow after it was opened.
         if size > limits.INPUT_FILE_BYTES:
             raise Refused("input_changed", f"{shown}: more than {limits.INPUT_FILE_BYTES} bytes")
         digest.update(chunk)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -118,6 +119,16 @@ class Evidence:
     platform: Platform
 
 
+def since_boot() -> float:
+    """Seconds since this machine booted, those in which it slept included."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def unheard(seconds: float) -> str:
+    """How a run ended whose lease of so many seconds ended."""
+    return f"The run ended by itself: no beat of the process that watches it for {seconds:g} s."
+
+
 def _not_recorded(where: Mapping[str, Any]) -> None:
     raise RuntimeError("this start is not recorded")
 
@@ -137,6 +148,7 @@ class Control:
     cancelled: threading.Event = field(default_factory=threading.Event)
     interrupted: threading.Event = field(default_factory=threading.Event)
     evidence: Evidence | None = None
+    # It raises unless the daemon sets it: a runner that starts late must not start what nobody records.
     started: Callable[[Mapping[str, Any]], None] = _not_recorded
     """For a runner that `starts_late`: records `started` in the trail, synced, before it returns. May raise TrailError.
     """
@@ -154,6 +166,18 @@ class Control:
     """The end of the run's output, for people who watch; a runner that sees no stream leaves it empty."""
     lasting: Callable[[], None] | None = None
     """Set once the request is claimed: reports to CORE and the operator that it is running. For runs that last."""
+    lease_sec: float | None = None
+    """A run ends by itself once its runner has sent no beat for so long, also if this process only stands still.
+    None: no lease, because nobody else could report the run as lost.
+    """
+    leased: float = field(default_factory=since_boot)
+    """When the lease began (`since_boot`): no run begins later than `lease_sec` after it."""
+
+    def lease_over(self) -> str | None:
+        """One sentence if it is too late to begin."""
+        if self.lease_sec is None or since_boot() - self.leased < self.lease_sec:
+            return None
+        return f"It was not started: this machine stood still for more than {self.lease_sec:g} s before that."
 
 
 class Runner(Protocol):

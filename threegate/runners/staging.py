@@ -209,6 +209,7 @@ def copy(source: int, target: int, most: int, path: str | Path) -> tuple[str, in
     """Copy at most `most` + 1 bytes, and hash what was written. `path` is only passed to observers."""
     digest = hashlib.sha256()
     size = 0
+    # One more than there should be, so that a file that grew has another size.
     while size <= most and (chunk := os.read(source, min(_CHUNK, most + 1 - size))):
         digest.update(chunk)
         size += len(chunk)
@@ -333,6 +334,7 @@ def _made(folder: int, parts: Sequence[str]) -> Iterator[int]:
     try:
         for part in parts:
             with suppress(FileExistsError):
+                # What is there already must be a folder: the open below follows no link.
                 os.mkdir(part, 0o755, dir_fd=current)
             inner = os.open(part, _FOLDER, dir_fd=current)
             os.close(current)

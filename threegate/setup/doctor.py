@@ -77,8 +77,8 @@ def _works(settings: Settings) -> DoctorLine:
             can.append(backend.name)
         else:
             cannot.append(f"not {backend.name} ({missing})")
-    seen = "; ".join([", ".join(can) or "nothing", *cannot])
-    return DoctorLine("works for you now", "ok" if can else "warning", f"{seen}, as uid {os.geteuid()}")
+    seen = "; ".join([f"{', '.join(can) or 'nothing'}, as uid {os.geteuid()}", *cannot])
+    return DoctorLine("works for you now", "ok" if can else "warning", seen)
 
 
 def clock_lines() -> Iterator[DoctorLine]:
@@ -116,7 +116,7 @@ def _folders(workspace: Workspace) -> Iterator[DoctorLine]:
         yield DoctorLine("folders", "ok", f"only uid {own[0]} can write to tool-exec/")
     replaced = workspace.replaced_folder()
     if replaced is not None:
-        yield DoctorLine("folders", "failure", replaced, "nothing is launched until then")
+        yield DoctorLine("folders", "failure", replaced, "until it is put back, nothing is launched")
     open_to_all = [
         path.name for path in (workspace.drafts, workspace.verdicts, workspace.results) if _open_to_all(path)
     ]
@@ -151,10 +151,10 @@ def _operators(workspace: Workspace) -> Iterator[DoctorLine]:
             "operators",
             "warning",
             "no operators: nothing can be approved",
-            "threegate operator add NAME KEY.pub",
+            "threegate operator add NAME --key KEY.pub",
         )
     else:
-        yield DoctorLine("operators", "ok", f"{count} key(s)")
+        yield DoctorLine("operators", "ok", f"{count} key" + "s" * (count != 1))
 
 
 def _trail(workspace: Workspace) -> Iterator[DoctorLine]:
@@ -172,7 +172,7 @@ def _trail(workspace: Workspace) -> Iterator[DoctorLine]:
     elif behind > 0:
         yield DoctorLine("trail", "warning", f"the clock is {int(behind)} s behind its last event", "set the clock")
     else:
-        yield DoctorLine("trail", "ok", f"{count} events, chain and outside head agree")
+        yield DoctorLine("trail", "ok", f"{count} events; the chain is intact and agrees with the head stored outside")
 
 
 def disk_lines(root: Path) -> Iterator[DoctorLine]:

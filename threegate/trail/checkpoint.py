@@ -95,6 +95,7 @@ class TrailCheckpoint:
         ours = [item for item in self.signatures if item.name == key.name and item.key_id == key.key_id]
         if not ours:
             raise InvalidInput(f"has no signature by {key.name}+{key.key_id.hex()}")
+        # All of them, so that nobody can put a forged signature beside the valid one.
         if not all(key.verify(item.signature, self.body) for item in ours):
             raise InvalidInput("has a signature that does not verify")
 

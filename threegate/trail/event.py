@@ -74,6 +74,7 @@ class Opaque(Payload):
 @cache
 def plugin_kinds() -> dict[str, type[Payload]]:
     """The class of each kind that a plugin gives, by the event's `type`."""
+    # No plugin may change what an event of the core means for a request.
     return {cls.kind: cls for classes in KINDS.given().values() for cls in classes if cls.kind not in PAYLOADS}
 
 
@@ -197,6 +198,7 @@ def trail_value(value: Any, mask: Mask | None = None, depth: int = 4) -> Any:
     if isinstance(value, str):
         return trail_text(value, mask=mask)
     if isinstance(value, int):
+        # `str` raises for an integer of thousands of digits, and no value may stop the trail.
         return value if -INTEGER_MAX <= value <= INTEGER_MAX else trail_text(hex(value), mask=mask)
     if depth > 0 and isinstance(value, Mapping):
         return {trail_text(str(key), mask=mask): trail_value(item, mask, depth - 1) for key, item in value.items()}
@@ -252,14 +254,17 @@ def make_event(
     bare = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
     if len(bare) > limits.TRAIL_LINE_BYTES - 128:
         digest = hashlib.sha256(orjson.dumps(clean, option=orjson.OPT_SORT_KEYS)).hexdigest()
+        # The digest still identifies what was left out.
         kept = {key: item for key, item in clean.items() if not isinstance(item, (dict, list))}
         small = dict(list(kept.items())[: limits.TRAIL_LIST_ITEMS // 2])
+        # What a plugin's event does to the core must not depend on how long the event is.
         effects = {} if type in PAYLOADS else {key: clean[key] for key in RESERVED if key in clean}
         body["data"] = clean = {**small, **effects, "cut_sha256": digest}
         bare = orjson.dumps(body, option=orjson.OPT_SORT_KEYS)
         if len(bare) > limits.TRAIL_LINE_BYTES - 128:
             raise ValueError(f"{type} announces more than a line takes")
     digest = hashlib.sha256(bare).hexdigest()
+    # The last one is the event's own: `data`, which may have a key `prev`, is sorted before it.
     at = bare.rindex(b',"prev":"')
     line = b"".join((bare[:at], HASH_MARK, digest.encode(), b'"', bare[at:]))
     return Event(seq, time, type, request_id, actor, clean, prev, digest, line)
@@ -283,8 +288,10 @@ def parse_line(line: bytes) -> Event:
         raise LineError("has not exactly the keys of an event") from None
     if type(value) is not dict or len(value) != _FIELD_COUNT:
         raise LineError("has not exactly the keys of an event")
+    # This also finds duplicate keys, which `orjson` reads without complaint.
     if _dumps(value, None, _SORTED) != line:
         raise LineError("is not in canonical form")
+    # Beyond ASCII, orjson and RFC 8785 sort keys differently.
     if not line.isascii():
         raise LineError("is not in canonical form (it is not ASCII)")
     at = line.rfind(HASH_MARK)

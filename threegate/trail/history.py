@@ -100,6 +100,7 @@ def unsettled(workspace: Workspace, history: RequestHistory) -> bool:
     if history.end is None:
         if history.claimed is not None:
             return True
+        # Only what is surely gone counts, since it makes the approval void for good: see `is_gone`.
         return history.file is not None and durable.is_gone(workspace.approved / history.file)
     if history.state is None or history.file is None:
         return False

@@ -240,6 +240,7 @@ class TrailIndex:
         elif isinstance(payload, _USES_NONCE) and payload.nonce is not None:
             self._use_up(payload.nonce)
         elif isinstance(payload, _ANNOUNCES_NONCE) and payload.nonce is not None:
+            # What is used up stays used up, even if a later approval names it again.
             if not self.nonce_known(payload.nonce):
                 self._table[_key(b"n", payload.nonce)] = b"k"
         elif isinstance(payload, _MAY_BE_SIGNED) and payload.signed is not None:
@@ -306,6 +307,7 @@ class TrailIndex:
         history.add(event)
         self._requests[request_id] = history
         name = payload.file if isinstance(payload, (Approved, Claimed)) else None
+        # The first request with a name keeps it.
         if name is not None and self.request_of(name) is None:
             self._table[_key(b"f", name)] = request_id.encode()
 
@@ -321,6 +323,7 @@ class TrailIndex:
         """What is known under a name of this kind (`_table`): empty or None where nothing is."""
         key = _key(kind, name)
         value = self._table.get(key)
+        # In memory an empty value says that a name is free again, before the file knows it.
         return self._file.get(key) if value is None and self._file is not None else value
 
     def _history(self, request_id: str) -> RequestHistory | None:
@@ -424,4 +427,5 @@ class TrailIndex:
 
 
 def _key(kind: bytes, name: str) -> bytes:
+    # Names that differ only in what cannot be encoded share a key: then more counts as used, and never less.
     return kind + name.encode("utf-8", "replace")

@@ -72,6 +72,7 @@ def relocate(source: Path, target: Path, *, signatures: Collection[str] | None =
     `signatures`: what follows the file's name in the names of its signatures, for a caller that knows all that there
     can be; one that is not there is passed over. Without it the folder is listed, which takes long in a long queue.
     """
+    # The request first: a signature without its request is moved after it by recovery, and never the other way round.
     if source != target:
         durable.rename(source, target)
     if signatures is None:
@@ -234,6 +235,7 @@ def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
         if placed is None or placed.state not in STATES or placed.file is None:
             continue
         path = workspace.state_folder(placed.state) / placed.file
+        # A link was put there by somebody else; nothing here makes one.
         if path.is_file() and not path.is_symlink():
             return path
     return None

@@ -159,6 +159,7 @@ class Trail:
 
         What was appended in the block is on disk when the block is left, also by an exception.
         """
+        # The lock is not reentrant: this thread would wait for itself forever.
         if self._holder == threading.get_ident():
             raise RuntimeError("this thread holds the trail already; hand the LockedTrail on instead")
         with self._thread, self._flock(fcntl.LOCK_EX):
@@ -173,6 +174,7 @@ class Trail:
             finally:
                 self._holder = None
                 held._open = False
+                # After an exception too: the index has these events already, and must not have what the disk does not.
                 if held._pending and not self._failed:
                     held.sync()
                 if self._index.head.seq >= self._save_at and not held._pending and not self._failed:
@@ -195,6 +197,7 @@ class Trail:
 
         Raises TrailError at the first line that does not verify.
         """
+        # A shared lock on another descriptor would wait for our own exclusive one.
         if self._holder == threading.get_ident():
             parts = open_parts(self._folder, self._path)
         else:
@@ -375,6 +378,7 @@ class Trail:
                 if os.pread(self._current, length, self._offset - length) != self._chain.line + b"\n":
                     raise TrailError(f"{self._path}: its last line was changed; nothing is started")
             return
+        # Another process rotated: what it wrote to the file that is open here comes first.
         self._read_on()
         closed = segment_path(self._folder, self._chain.seq)
         try:
@@ -422,12 +426,14 @@ class Trail:
                 parse_line(line)
             except LineError:
                 continue
+            # A write that was cut off leaves its beginning only, so before a whole line it was a change.
             if line != tail:
                 raise TrailError(f"{place}, and whole lines follow it: this is not a torn end; nothing is started")
         events = islice(read_events(open_parts(self._folder, self._path)), self._chain.seq)
         if evidence := evidence_of_truncation(self.workspace, self._index, events):
             raise TrailError(f"{place}, and {evidence[0]} is ahead of what remains; nothing is started")
         name = f"torn-{self._chain.seq:012d}-{secrets.token_hex(4)}"
+        # Kept before it is cut off: a crash in between leaves the bytes twice, and never not at all.
         durable.deliver(self._folder / name, tail, 0o600)
         durable.truncate_fd(descriptor, start, self._path)
         torn = Quarantined(reason="torn_tail", bytes=len(tail), sha256=sha256_hex(tail), kept_as=name)
@@ -449,6 +455,7 @@ class Trail:
         chain = self._chain
         return make_event(
             seq=chain.seq + 1,
+            # If the clock went back, the trail's time does not: an approval that ended must not be valid again.
             time=time or max(format_time(self.clock()), chain.time),
             type=payload.kind,
             request_id=request_id,
@@ -519,6 +526,7 @@ class Trail:
     def _finish_rotation(self) -> None:
         """After a `rotated` event: give the file its closed name and start the next one."""
         closed = segment_path(self._folder, self._chain.seq)
+        # Otherwise the file has its closed name already, and the one that is open is its empty successor.
         if self._offset:
             durable.rename(self._path, closed)
             durable.sync_folder(self._folder)
@@ -567,6 +575,7 @@ class LockedTrail:
         if request_id is not None and isinstance(payload, _LETS_RUN):
             refuse_unknown_event(self.index.history(request_id))
         event = trail._next(payload, request_id, actor, self._stamp)
+        # One event only: a result names the time that `next_event` gave.
         self._stamp = None
         start = trail._offset + sum(map(len, self._pending))
         trail._reserve(start + len(event.line) + 1)

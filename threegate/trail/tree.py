@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
+# Different, so that no line has the hash of a node and none can be passed off as one (RFC 6962, section 2.1).
 LEAF_PREFIX = b"\x00"
 NODE_PREFIX = b"\x01"
 _sha256 = hashlib.sha256
@@ -178,6 +179,7 @@ def verify_consistency(old_size: int, new_size: int, proof: Sequence[bytes], old
             raise ProofError("two trees of one size have different roots")
         return
     path = list(proof)
+    # The older tree is then a whole subtree, whose root the verifier has: the proof leaves it out.
     if old_size & (old_size - 1) == 0:
         path.insert(0, old_root)
     if not path:

@@ -139,6 +139,7 @@ class _Run:
             self._begin(path, event)
         match event.payload if event.type in MARKING else None:
             case TreeAnnounced(size=size, root=root):
+                # After a wrong line every later tree differs, and the first problem says enough.
                 if self._sound and (size != self.frontier.size or root != self.frontier.root().hex()):
                     self.result.add(path, number, "announces a tree that is not the one before it")
             case WorkspaceAdopted(vkey=str(vkey)) if not self._given:

@@ -162,6 +162,10 @@ _PRIVILEGES = {
     "ptrace the driver": ("call(101, 16, os.getppid(), 0, 0)", _NO),
     "ptrace the keeper": ("call(101, 16, 1, 0, 0)", _NO),
     "descriptor of another process": ("call(438, os.pidfd_open(os.getppid()), 0, 0)", _NO),
+    "a beat for the keeper": ("os.write(os.open('/proc/1/fd/0', os.O_WRONLY | os.O_NONBLOCK), b'b')", "EACCES|EBADF"),
+    "the keeper's beats": ("os.read(os.open('/proc/1/fd/0', os.O_RDONLY | os.O_NONBLOCK), 1)", "EACCES"),
+    "descriptor of the keeper": ("call(438, os.pidfd_open(1), 0, 0)", _NO),
+    "input of its own": ("seen = os.readlink('/proc/self/fd/0')", "/dev/null"),
     "memory of the keeper": ("open('/proc/1/mem', 'r+b')", "EACCES|EPERM"),
     "environment of the keeper": ("open('/proc/1/environ').read()", "EACCES|EPERM"),
     "memory that nobody else can see": ("call(447, 0)", _NO),
@@ -320,6 +324,8 @@ GVISOR_DIFFERS = frozenset(
         # Its init can be ended from inside: the run ends itself, and nothing else.
         "process: kill the keeper",
         "process: stop the keeper",
+        # The run can read the keeper's input as well: it takes its own beats away.
+        "privilege: the keeper's beats",
     }
 )
 """Attempts that end otherwise on gVisor, and why that is no way out; they are not made there."""

@@ -22,6 +22,7 @@ PREFIX = ".reserved-"
 
 def reserved_place(workspace: Workspace, request_id: str) -> Path:
     """Where the blocks of a request's result are reserved: next to the results, so that a rename completes it."""
+    # With the id as the trail spells it: recovery has no other.
     return workspace.results / f"{PREFIX}{hashlib.sha256(trail_text(request_id).encode()).hexdigest()[:32]}"
 
 

@@ -180,7 +180,9 @@ def continue_(
     ] = None,
     with_: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="PATH", help="Let it see a hidden path; the run before is not asked."),
+        typer.Option(
+            "--with", metavar="PATH", help="Let it see a hidden path; what the run before could see is named again."
+        ),
     ] = None,
     read: Annotated[
         list[Path] | None, typer.Option(metavar="DIR", help="Another folder it may read, such as a toolchain.")
@@ -414,7 +416,7 @@ def propose(
     ] = None,
     json_: invocation.JsonFlag = False,
 ) -> None:
-    """Draft what a run changed again, from its kept copy.
+    """Draft again what a run changed, from its kept copy.
 
     The draft is for the project as it is now. What both sides changed is merged if it can be. What is left out is
     named, and stays in the copy.

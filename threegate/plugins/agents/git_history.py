@@ -371,6 +371,7 @@ class _Making:
         """Decide which blobs the agent does not get."""
         for row in staged:
             self._note_blob(row.oid, public=is_fixture(row.path), hidden=self._hides_any(row.path))
+        # The empty blob tells nothing, and visible files have it too.
         self._hidden.discard(self._id(b"blob", b""))
         left = [oid for oid in self._blobs if oid not in self._hidden]
         for oid in left:

@@ -42,7 +42,7 @@ def _programs(settings: Settings) -> Iterator[DoctorLine]:
         program = load_profile(name, settings).program
         if program and shutil.which(program):
             found.append(name)
-    yield DoctorLine("agents", "ok", f"here: {', '.join(found) or 'none'}; generic runs any program")
+    yield DoctorLine("agents", "ok", f"installed: {', '.join(found) or 'none'}; the profile generic runs any program")
 
 
 def _libraries() -> DoctorLine:
@@ -105,5 +105,5 @@ def _overlay() -> Iterator[DoctorLine]:
         yield DoctorLine(
             "agents: work copy",
             "warning",
-            "a plain copy: this kernel has no overlay with fixed names for ordinary accounts (Linux 6.16)",
+            "a plain copy: this kernel has no overlay with fixed names for ordinary accounts (Linux 6.16 has)",
         )

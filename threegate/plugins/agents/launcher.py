@@ -284,6 +284,7 @@ def _key(context: Context, profile: Profile) -> str:
     reference = context.policy.settings.secrets.get(name)
     if reference is None:
         raise InvalidInput(f"agents.{profile.name}.key names secrets.{name}, which is not in threegate.toml")
+    # A key is for the host that is written beside it: a profile must not send it elsewhere.
     if reference.host != host:
         raise InvalidInput(f"secrets.{name} in threegate.toml is for {reference.host}; set its host to {host}")
     return read_secret(name, reference)
@@ -688,6 +689,7 @@ class _Launch:
             if how := side.died():
                 self._say(f"the {side.name} exited before the agent ({how}) and answered nothing after that")
         try:
+            # First every process of the run must be gone: what is read now must not change meanwhile.
             if self._process is not None:
                 self._process.wait_empty()
             release_headroom(self._run)

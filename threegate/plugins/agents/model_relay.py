@@ -148,6 +148,7 @@ class Relay:
     def _checked(self, scope: dict[str, Any], data: bytes) -> tuple[Passed, bytes]:
         """The request, and its body for the provider. Raises ModelRequestRefused, StrictJSONError, MemoryError."""
         settings = self._settings
+        # Before it is parsed: a pair of brackets takes many times its two bytes in memory.
         if data.count(b"[") + data.count(b"{") > limits.AGENT_MODEL_BRACKETS:
             raise ModelRequestRefused(f"more than {limits.AGENT_MODEL_BRACKETS} brackets in one request")
         value = loads_strict(data, max_bytes=limits.AGENT_MODEL_REQUEST_BYTES)
@@ -201,6 +202,7 @@ class Relay:
                 await send({"type": "http.response.body", "body": ready, "more_body": True})
         finally:
             if asked is not None and reply.status_code < 300:
+                # A provider that reports no tokens must not make the budget endless.
                 self.counts.tokens += used.tokens or -(-(asked + size) // limits.AGENT_MODEL_TOKEN_BYTES)
             self.counts.write(self._file)
         await send({"type": "http.response.body", "body": self._masked(waiting), "more_body": False})
@@ -220,6 +222,7 @@ class Relay:
         made = {
             "content-type": "application/json",
             "accept": "text/event-stream" if stream else "application/json",
+            # A compressed answer could not be searched for the key.
             "accept-encoding": "identity",
             "user-agent": "threegate",
         }

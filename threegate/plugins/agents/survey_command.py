@@ -23,7 +23,7 @@ from threegate.setup.init import account
 def survey(
     folder: Annotated[Path, argument("DIR", "A project's folder.")] = Path(),
     with_: Annotated[
-        list[str] | None, typer.Option("--with", metavar="PATH", help="As an option of `threegate agent run`.")
+        list[str] | None, typer.Option("--with", metavar="PATH", help="As for `threegate agent run`.")
     ] = None,
     ask: Annotated[
         bool,
@@ -34,7 +34,7 @@ def survey(
     """Show which files of a project are hidden from agents.
 
     It lists what looks like a secret, also where agents see it: path, line, kind, and the line with the secret masked.
-    Nothing is run and nothing is changed. With --ask you can take back an answer that was wrong; the next run has it.
+    Nothing is run and nothing is changed. With --ask you can correct an earlier answer, for the runs that follow.
 
     Example: threegate project survey ~/app --ask
     """

@@ -209,6 +209,7 @@ def _is_copied(copy: WorkCopy, top: HeldFolder, path: str) -> bool:
     except OSError as error:
         refuse_exhausted(error)
         return False
+    # By the time of the last change of its inode, which nobody can set: size and mtime an agent can restore.
     return facts is not None and (facts.st_ctime_ns, facts.st_ino) == copy.start.copied.get(path)
 
 

@@ -116,6 +116,7 @@ def _place_problem(project: Tree, row: Row, uid: int, after: _After) -> str | No
             return "belongs to another account than the project"
         if present.why or present.kind in ("other", "whiteout"):
             return present.why
+        # A rename gives the new content to one of its names, and the others would keep the old.
         if present.kind == "file" and present.links > 1:
             return "has several names (hard links); change it by hand"
     for depth in range(1, len(row.parts)):

@@ -83,6 +83,7 @@ def link_parts(path: str, target: str) -> tuple[str, ...]:
             parts.pop()
         elif part not in ("", "."):
             parts.append(part)
+    # Else a link would be another name for what no change set may name.
     if parts and (problem := path_problem("/".join(parts))) is not None:
         raise ChangeSetError(f"{path}: is a link to a path that {problem}")
     return tuple(parts)

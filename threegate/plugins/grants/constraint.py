@@ -132,6 +132,7 @@ class Constraint:
         # The operators judge more spellings than a grant may leave open, so this is checked besides them.
         if isinstance(value, str) and not is_plain_word(value):
             return False
+        # An operator answers None for a value that it cannot judge, and that is not a yes.
         return all(test(value) is True for test in self._tests)
 
     @property

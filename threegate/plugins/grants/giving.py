@@ -106,6 +106,7 @@ def sign_grant(
     operators = read_operators(context.workspace)
     fingerprint = verify_signer(statement, grant.signed.signature, name, NAMESPACE_ACT, operators, at=(now,))
     with context.trail.locked() as held:
+        # The signer was checked by what these files say, so the trail must know them as they are.
         if operators.problem is not None or operators.digests != held.index.operators:
             raise Refused("operators_changed", "operators is not what the trail last recorded")
         folder = context.workspace.grants

@@ -251,6 +251,8 @@ def _take_variables(job: Job, parts: Mapping[str, Sequence[str]]) -> tuple[list[
     for part, start, end in spans:
         raw = text[start:end]
         value = values[part] = json.loads(raw)
+        # The constraint judges the value, but the code gets the
+        # text: in the usual spelling one is as good as the other.
         if kind_of(value) in (None, "boolean") or json.dumps(value, ensure_ascii=False) != raw:
             raise _mismatch(f"{part}: not a plain text or number, or not in its usual spelling")
         around.append(text[last:start])
@@ -291,6 +293,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _index(name: str, items: Sequence[Any], part: str) -> int:
+    # One name for each place: `1` and `01` would be two parts, with a constraint each.
     if not re.fullmatch(r"0|[1-9][0-9]{0,3}", name) or int(name) >= len(items):
         raise _mismatch(f"{part}: the request has no such word; they count from 0")
     return int(name)

@@ -18,7 +18,7 @@ def passkey(name: NameOption = "", key: KeyOption = None, json_: JsonFlag = Fals
     """Enrol a passkey of yours, signed with your SSH key.
 
     The command prints a link to the page of `threegate serve passkeys` and waits. It always asks: only
-    comparing the fingerprints keeps out the passkey of someone else who had the link.
+    comparing the fingerprints keeps out the passkey of someone else who got the link.
 
     Example: threegate operator passkey --as alice
     """

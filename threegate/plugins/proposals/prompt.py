@@ -27,11 +27,9 @@ def _told(place: PromptPlace) -> dict[str, Any]:
 
 
 def _lines(place: PromptPlace) -> Iterator[str]:
-    yield (
-        "For common actions, write a JSON object `inbox/AP-<anything>.json` instead; the daemon turns it "
-        "into a request for fixed"
-    )
-    yield "programs. Use a proposal if one of these tools does what you want, and a request for everything else:"
+    yield "For common actions, write a JSON object `inbox/AP-<anything>.json` instead; the daemon turns it into a"
+    yield "request for fixed programs. Use a proposal if one of these tools does what you want, and a request for"
+    yield "everything else. The arguments in bold are required:"
     yield ""
     for tool in TOOLS.values():
         if tool.verdict == "block" or (not place.network and tool.lane == "ERA draft with network"):

@@ -283,6 +283,7 @@ class _Process:
             server.check_again()
         self._last = wanted
         before = self.state
+        # Before it is sent: it may be carried out whatever becomes of its answer, and then the state is another one.
         self._tell(before, wanted, RUNNING)
         answer = server.call(
             wanted.call.tool, wanted.call.arguments(), wanted.seconds, limits.TOOL_ANSWER_BYTES, wanted.progress

@@ -81,7 +81,7 @@ def add(
         typer.Option(
             "--data",
             metavar="PATH",
-            help="A file or folder that the command line names, or in the program's folder, that is data: not pinned.",
+            help="A file or folder of data, named by the command line or in the program's folder: it is not pinned.",
         ),
     ] = None,
     place: Annotated[str, typer.Option("--in", metavar="jail|era|host", help="Where it runs.")] = "jail",

@@ -40,5 +40,7 @@ def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
             "tools",
             "warning" if daemons else "ok",
             f"{name}: {len(manifest.tools)} tools, {runs_where(manifest)}",
-            "add it again in a jail, or let root's daemon give it an account" if daemons else "",
+            "add it again with --in jail, or run the daemon as root, so that it gets an account of its own"
+            if daemons
+            else "",
         )

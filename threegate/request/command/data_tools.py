@@ -188,6 +188,7 @@ def why_opaque(argv: Sequence[str]) -> str:
     if name is None:
         return f"{argv[0].rsplit('/', 1)[-1][:40]} is not a data tool"
     tool = TOOLS[name]
+    # The first word of tar holds options even without a dash.
     if name == "tar" and not set("".join(argv[1:2])) <= {"-", *tool.flags, *tool.values} and argv[1][:1] != "-":
         return "tar has letters that are not harmless options"
     for word in argv[1:]:

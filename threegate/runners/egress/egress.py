@@ -75,6 +75,7 @@ def squid_conf(pairs: Sequence[str], own_addresses: Iterable[str], secret: Secre
     targets = [_pair(pair) for pair in pairs]
     refused = [*_NOT_PUBLIC, *own_addresses]
     lines = [_HEAD + f"acl refused dst {' '.join(refused)}"]
+    # `-n`: otherwise squid asks for the name of an address, which the owner of the address can choose.
     lines.append("acl names dstdomain -n " + " ".join(sorted({host for host, _ in targets})))
     for number, (host, port) in enumerate(targets):
         lines += [f"acl host{number} dstdomain -n {host}", f"acl port{number} port {port}"]

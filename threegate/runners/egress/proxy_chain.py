@@ -123,6 +123,7 @@ class EgressChain:
         while Path(f"/proc/{self.proxy_pid}").exists() and time.monotonic() < end:
             time.sleep(0.02)
         try:
+            # The proxy's user can write to that folder, so the name may be a link or a FIFO.
             descriptor = os.open(self._folder / "egress" / "access.log", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             return ()

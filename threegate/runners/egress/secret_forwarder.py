@@ -103,6 +103,7 @@ class Forwarder(socketserver.ThreadingTCPServer):
                 body,
                 {
                     **headers,
+                    # `shows` cannot look into what is compressed.
                     "Accept-Encoding": "identity",
                     "Authorization": f"Bearer {self.value}",
                     "Connection": "close",
@@ -145,6 +146,7 @@ class Forward(BaseHTTPRequestHandler):
     def _pass_on(self) -> None:
         self.close_connection = True
         length = self.headers.get("Content-Length", "")
+        # With two lengths, proxy and forwarder could disagree about where the request ends (request smuggling).
         if not (length.isascii() and length.isdigit()) or "Transfer-Encoding" in self.headers:
             self.send_error(411, "a length is required")
             return

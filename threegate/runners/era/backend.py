@@ -31,6 +31,7 @@ class Era(RunningBackend):
     closely = ("Command",)
     network = True
     container = True
+    # A command can run an input, as `python3 /in/script.py` does.
     data_inputs = False
     overhead_mb = 32  # the container's shim and our side of its streams
     on_workers = True

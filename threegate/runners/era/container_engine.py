@@ -105,9 +105,12 @@ def check_image(api: docker.APIClient, image: str) -> dict[str, Any]:
     except FAULTS as error:
         raise Unavailable(f"no container engine: it does not answer ({reason(error)})") from None
     config = facts.get("Config") or {}
+    # A volume of the image would be writable without our limits,
+    # and a health check or hook is a command that nobody signed.
     for key in ("Volumes", "Healthcheck", "OnBuild"):
         if config.get(key):
             raise Unavailable(f"image {image[:19]}… has {key}, which no sandbox image may have; build another")
+    # A tag can name another image tomorrow; the digest is part of what is signed.
     if facts["Id"] != image:
         raise Unavailable(f"image {image[:19]}… is not named by its digest; set runners.era.image to {facts['Id']}")
     return facts

@@ -22,12 +22,12 @@ from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.request.job import Job
 from threegate.runners.egress.proxy_chain import EgressChain
-from threegate.runners.era import container_engine, spec
+from threegate.runners.era import container_engine, keeper, spec
 from threegate.runners.era.container_stream import attach, greeting
 from threegate.runners.era.container_watch import ContainerWatch
 from threegate.runners.era.out_archive import collect_archive
 from threegate.runners.era.readback import Walls, read_back
-from threegate.runners.interface import EMPTY, Control, Destination, Outcome, Status, nothing_ran
+from threegate.runners.interface import EMPTY, Control, Destination, Outcome, Status, nothing_ran, unheard
 from threegate.runners.staging import Collected, fresh_folder
 
 GONE_SECONDS = 4
@@ -133,7 +133,13 @@ class EraRun:
         try:
             said = greeting(connection)
             read_back(walls, self._job, state, said, self._work / "in", relay=relay, runtime=self._runtime)
-            self._watch = ContainerWatch(self._job, self._control, int(state["State"]["Pid"]), connection)
+            self._watch = ContainerWatch(
+                self._job,
+                self._control,
+                int(state["State"]["Pid"]),
+                connection,
+                init_can_be_stopped=self._runtime == "runsc",
+            )
         except (OSError, ValueError, KeyError, StopIteration) as error:
             self._ended = ("failed", f"limits_not_enforced: the limits could not be read back ({error}).")
             return
@@ -142,6 +148,9 @@ class EraRun:
             problems = [*problems, f"not read back: {', '.join(walls.unread)} (runners.era.require_readback)"]
         if problems:
             self._ended = ("failed", f"limits_not_enforced: {'; '.join(problems)}.")
+            return
+        if (late := self._control.lease_over()) is not None:
+            self._ended = ("interrupted", late)
             return
         self._started = datetime.now(UTC)
         try:
@@ -260,7 +269,13 @@ class EraRun:
     def _verdict(self, full: str | None) -> tuple[Status, str, int | None]:
         """Status, one sentence, exit code."""
         bounds, watch = self._job.limits, self._watch
+        # First: after it stood still, the watch may have found a reason of its own, too late.
+        if self._state is not None and self._state["ExitCode"] == keeper.UNHEARD:
+            return "interrupted", unheard(self._control.lease_sec or 0), None
+        if watch is not None and (over := watch.unheard()) is not None:
+            return "interrupted", over, None
         ended = self._ended or (watch.ended if watch else None)
+        # Memory and processes come before the time limit (docs/spec/6-runners.md, Outcome), so that one waits.
         if ended is not None and ended[0] != "timed_out":
             return (*ended, None)
         closing, state = (watch.streams.closing if watch else None), self._state
@@ -275,6 +290,7 @@ class EraRun:
             return ("process_limit", f"process_limit: the limit of {bounds.processes} processes was reached.", code)
         if ended is not None:
             return (*ended, None)
+        # The keeper's own deadline, which comes first only when our watch is late.
         if code == 137 and watch.wall_ms >= bounds.time_sec * 1000:
             return "timed_out", f"timed_out: the time limit of {bounds.time_sec} s was reached.", code
         if closing is None:

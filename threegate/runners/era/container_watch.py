@@ -2,7 +2,7 @@
 
 Invariant: the watch ends when PID 1 reports that it is alone, when the streams end, or GRACE_SECONDS after a
 reason to stop, whatever the engine does. The watch asks PID 1 to stop a run, and kills PID 1 if it does not,
-if the user has the permission (root).
+if the user has the permission (root). If the run has a lease, the watch sends the beats without which PID 1 ends it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from threegate.runners.cgroup import CgroupFiles
 from threegate.runners.era import spec
 from threegate.runners.era.container_stream import FrameReader
 from threegate.runners.interface import Control, Status, StreamMeter
+from threegate.runners.lease import Minder
 from threegate.runners.live_output import LastOutput
 
 BEAT: Final = 0.02
@@ -113,13 +114,20 @@ class Streams:
 class ContainerWatch:
     """One container's run, from its start to PID 1's last line."""
 
-    def __init__(self, job: Job, control: Control, pid: int, connection: socket.socket) -> None:
+    def __init__(
+        self, job: Job, control: Control, pid: int, connection: socket.socket, *, init_can_be_stopped: bool
+    ) -> None:
         self._bounds = job.limits
         mark = secrets.token_hex(16)
-        self._go = spec.told(mark, job)
+        self._go = spec.told(mark, job, control.lease_sec)
         self._control = control
         self._connection = connection
+        self._next_beat = 0.0
         self._pidfd = os.pidfd_open(pid)
+        self._minder: Minder | None = None
+        if control.lease_sec is not None and init_can_be_stopped:
+            self._minder = Minder()
+            self._minder.take(self._pidfd, control.lease_sec)
         try:
             self._files = CgroupFiles.of(pid)
         except FileNotFoundError:  # hidden from this user, and so not read back
@@ -156,6 +164,7 @@ class ContainerWatch:
             ready = select.select(waiting, [], [], BEAT)[0]
             if self._connection.fileno() in ready and not self._read():
                 break
+            # Only when nothing is left to read: the last bytes may be PID 1's last line.
             if ready == [self._pidfd]:
                 self._drain()
                 break
@@ -178,14 +187,26 @@ class ContainerWatch:
         """Whether PID 1, and with it everything in its namespace, has ended."""
         return bool(select.select([self._pidfd], [], [], 0)[0])
 
+    def unheard(self) -> str | None:
+        """One sentence if it was ended from outside, because no beat came; else None."""
+        return None if self._minder is None else self._minder.over()
+
     def close(self) -> None:
         """Make sure that the process is gone, and drop it; the second call does nothing."""
         if self._pidfd >= 0:
             self.kill()
             os.close(self._pidfd)
             self._pidfd = -1
+            if self._minder is not None:
+                self._minder.close()
 
     def _look(self, now: float, deadline: float) -> None:
+        if self._control.lease_sec is not None and now >= self._next_beat:
+            self._next_beat = now + min(1.0, self._control.lease_sec / 4)
+            with suppress(OSError):  # the streams have ended, or PID 1 has enough of them to read
+                self._connection.send(b"b")
+            if self._minder is not None:
+                self._minder.beat()
         self._measure()
         self._end(self._ending(now, deadline))
 
@@ -194,6 +215,8 @@ class ContainerWatch:
             return "cancelled", "Cancelled by the operator while it ran."
         if self._control.interrupted.is_set():
             return "interrupted", "Interrupted because the daemon stopped."
+        if (over := self.unheard()) is not None:
+            return "interrupted", over
         if now >= deadline:
             return "timed_out", f"timed_out: the time limit of {self._bounds.time_sec} s was reached."
         return None

@@ -66,7 +66,10 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
     unread = [name for name, value in outcome.effective_limits.items() if value == NOT_READ]
     if unread:
         yield DoctorLine(
-            "era: not read back", "warning", ", ".join(unread), "runners.era.require_readback refuses runs then"
+            "era: not read back",
+            "warning",
+            ", ".join(unread),
+            "with runners.era.require_readback such a run is refused",
         )
     for name in ("memory", "processes", "cpu", "swap", "network"):
         seen = outcome.effective_limits.get(name, "not readable")
@@ -79,7 +82,9 @@ def _access_line(socket: Path) -> DoctorLine:
     facts = socket.stat()
     if facts.st_uid == os.geteuid() != 0:
         return DoctorLine(
-            "engine access", "ok", "the engine is your own (rootless): access to it means your permissions"
+            "engine access",
+            "ok",
+            "the engine is your own (rootless): whoever may access it has your permissions, not root's",
         )
     if facts.st_mode & 0o002:
         seen = "everyone may access the engine, which is equivalent to root on this machine"
@@ -93,7 +98,7 @@ def _access_line(socket: Path) -> DoctorLine:
         name, members = str(facts.st_gid), "unknown"
     seen = f"every member of group {name} ({members}) is equivalent to root: the engine mounts whatever they request"
     return DoctorLine(
-        "engine access", "warning", seen, "keep CORE out of the group; or a rootless engine for the daemon"
+        "engine access", "warning", seen, "keep CORE out of the group, or give the daemon a rootless engine"
     )
 
 

@@ -126,6 +126,7 @@ def _cgroups(walls: Walls, job: Job, files: CgroupFiles) -> None:
 def _out(walls: Walls, job: Job, said: Greeting) -> None:
     size, names = said.out_bytes, said.out_files
     walls.effective["out_bytes"], walls.effective["out_files"] = str(size), str(names)
+    # The kernel rounds the size up to a page.
     if size > job.limits.out_bytes + _PAGE or names > job.limits.out_files or said.out_used:
         walls.differences.append(f"/out takes {size} bytes and {names} names, and has {said.out_used}")
 
@@ -192,6 +193,7 @@ def _process(walls: Walls, job: Job, pid: int, said: Greeting) -> None:
         ("file_bytes", "Max file size", job.limits.file_bytes),
         ("core", "Max core file size", 0),
     ):
+        # The hard limit: a process may raise its soft limit up to that.
         value = next(line[len(words) :].split()[1] for line in rlimits.splitlines() if line.startswith(words))
         walls.expect(name, value, str(wanted))
 

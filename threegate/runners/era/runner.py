@@ -6,6 +6,7 @@ whatever happens, by any user with access to the engine; every wait for the engi
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -103,6 +104,10 @@ class EraRunner:
             runtime = container_engine.check_runtime(api, job.runtime)
             if job.network and runtime == "runsc":
                 raise Unavailable("runtime runsc cannot reach the proxy; network: allowlist needs another runtime")
+            if control.lease_sec is not None and runtime == "runsc" and os.geteuid() != 0:
+                raise Unavailable(
+                    "with runtime runsc a run can stop PID 1, which ends it without beats; run the worker as root"
+                )
             stage_inputs(job.inputs, control.inputs_folder, work / "in")
             chain = None
             if job.network:

@@ -31,9 +31,10 @@ def command_words(job: Job) -> list[str]:
     return ["/usr/bin/env", "-i", f"--chdir={job.workdir}", *environment, *job.action.words]
 
 
-def told(mark: str, job: Job) -> bytes:
+def told(mark: str, job: Job, lease_sec: float | None) -> bytes:
     """The message with which PID 1 starts the run. Raises ValueError if it cannot be encoded."""
-    words = [mark, str(job.limits.time_sec + 1), *command_words(job)]
+    lease = "inf" if lease_sec is None else str(lease_sec)
+    words = [mark, str(job.limits.time_sec + 1), lease, *command_words(job)]
     data = "\0".join(words).encode()
     if data.count(b"\0") != len(words) - 1 or len(data) > 99_999_999:
         raise ValueError("a word has a NUL in it, or they are too long")

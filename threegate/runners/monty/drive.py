@@ -2,7 +2,8 @@
 
 Invariants: the run never outlives its deadline by more than BEAT, a sleep counts as time, and no call that could create
 a file passes once the file limit of /out is reached. An added run is checked every BEAT until it is removed, whatever
-happens to the others; when `remove` has returned, it is no longer checked, so that its process may be reused.
+happens to the others; when `remove` has returned, it is no longer checked, so that its process may be reused. A run
+with a lease is ended from outside if this process stands still, and says so.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pydantic_monty as pm
 
 from threegate.core import limits
 from threegate.runners.interface import Control, Status
+from threegate.runners.lease import Minder
 
 if TYPE_CHECKING:
     from threegate.request.job import Job, JobLimits
@@ -43,6 +45,21 @@ class RunWatch:
         self._runs: list[Drive] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._minder: Minder | None = None
+
+    def minder(self, pidfd: int, lease_sec: float) -> Minder:
+        """What ends this process if no beat comes for so long; `Drive` sends them. Raises OSError."""
+        with self._changed:
+            if self._minder is None or self._minder.over() is not None:
+                self._end_minder()
+                self._minder = Minder()
+            self._minder.take(pidfd, lease_sec)
+            return self._minder
+
+    def _end_minder(self) -> None:
+        if self._minder is not None:
+            self._minder.close()
+            self._minder = None
 
     def add(self, run: Drive) -> None:
         """Check this one from now on."""
@@ -64,6 +81,7 @@ class RunWatch:
             if not self._runs:
                 self._thread = None
                 self._changed.notify()
+                self._end_minder()
 
     def _work(self) -> None:
         own = threading.current_thread()
@@ -86,7 +104,7 @@ class DriveStopped(Exception):
 
 
 class Drive:
-    """One feed. `ended` says which of our limits ended it, or None."""
+    """One feed."""
 
     def __init__(
         self,
@@ -95,6 +113,7 @@ class Drive:
         kill: Callable[[], None],
         out: Path,
         streams: tuple[StreamMeter, StreamMeter],
+        minder: Minder | None = None,
     ) -> None:
         self._bounds = bounds
         self._control = control
@@ -105,7 +124,16 @@ class Drive:
         self._made: set[str] = set()
         self._wakes: dict[int, float] = {}
         self._lock = threading.Lock()
-        self.ended: Ended | None = None
+        self._minder = minder
+        self._ended: Ended | None = None
+
+    @property
+    def ended(self) -> Ended | None:
+        """Which of our limits ended it, or None. The lease goes first: after this process stood still, it may have
+        found a reason of its own, too late.
+        """
+        over = None if self._minder is None else self._minder.over()
+        return self._ended if over is None else ("interrupted", over)
 
     @contextmanager
     def watched_by(self, watch: RunWatch) -> Iterator[None]:
@@ -174,6 +202,7 @@ class Drive:
         self._made |= wanted
         if len(self._made) <= self._bounds.out_files:
             return
+        # The code may have removed some of the names that were counted: what is there decides.
         self._made = {
             f"/out/{Path(folder, name).relative_to(self._out)}"
             for folder, folders, files in os.walk(self._out)
@@ -196,6 +225,8 @@ class Drive:
 
     def look(self) -> None:
         """Stop the run if that is due, and kill a stopped one. Called from the watch's thread, at any time."""
+        if self._minder is not None:
+            self._minder.beat()
         if self._control.cancelled.is_set():
             self._stop("cancelled", "Cancelled by the operator while it ran.")
         elif self._control.interrupted.is_set():
@@ -207,8 +238,8 @@ class Drive:
 
     def _stop(self, status: Status, detail: str) -> None:
         with self._lock:
-            if self.ended is None:
-                self.ended = (status, detail)
+            if self._ended is None:
+                self._ended = (status, detail)
         self._kill()
 
 

@@ -22,7 +22,9 @@ def monty_lines(probes: bool) -> Iterator[DoctorLine]:
             "run the daemon as root" if missing else "",
         )
         for wall in prove_monty(runner) if probes else ():
-            yield DoctorLine(f"monty: {wall.name}", "ok" if wall.held else "failure", wall.seen)
+            # Of a try that failed, as it should, the probe has only Python's name for the error.
+            seen = f"refused ({wall.seen})" if wall.held else wall.seen
+            yield DoctorLine(f"monty: {wall.name}", "ok" if wall.held else "failure", seen)
     finally:
         runner.close()
 

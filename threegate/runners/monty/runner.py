@@ -95,6 +95,7 @@ class MontyRunner:
             try:
                 run.execute(worker, warm.isolation.missing)
             finally:
+                # Before the outputs are collected: nothing may write there any more.
                 worker.close()
             control.ran()
             return run.outcome(collect(out, job.limits))
@@ -151,7 +152,12 @@ class _MontyRun:
                     "calls": f"{limits.MONTY_SUSPENSIONS}",
                     **process.read_back(missing),
                 }
-                drive = Drive(bounds, self._control, process.kill, self._out_folder, (self._out, self._err))
+                lease = self._control.lease_sec
+                minder = None if lease is None else self._watch.minder(process.descriptor, lease)
+                if (late := self._control.lease_over()) is not None:
+                    self._end("interrupted", late, None)
+                    return
+                drive = Drive(bounds, self._control, process.kill, self._out_folder, (self._out, self._err), minder)
                 self._started = datetime.now(UTC)
                 begin = time.monotonic()
                 try:
@@ -223,6 +229,7 @@ class _MontyRun:
             self._end("failed", "The value of the last expression cannot be written (an integer is too long).", 1)
         except DriveStopped:
             self._end("failed", "The run was stopped.", None)
+        # A reason of the daemon counts more than how the code ended (docs/spec/6-runners.md, Outcome).
         if drive.ended and self._status in ("succeeded", "failed"):
             self._end(*drive.ended, None)
 

@@ -41,6 +41,7 @@ _TOOLS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _FIRST_UID = 0x70000000
 """User ids above every range that a Linux distribution assigns; each worker has its own."""
 _UIDS = 4096
+# No size for files: a worker writes none itself, because the daemon serves those of /in and /out.
 _RLIMITS = ("--core=0", "--fsize=0", "--nofile=64", "--memlock=0", "--msgqueue=0")
 _OWN_RLIMITS = ("--nproc=32", *_RLIMITS)
 """With its own user. The kernel counts the processes of a user, not of a worker: with the operator's user it
@@ -202,7 +203,8 @@ class WorkerProcess:
             raise OSError("monty did not report its worker's process")
         self._pid = pid
         self._bounds = bounds
-        self._descriptor = os.pidfd_open(pid)
+        self.descriptor = os.pidfd_open(pid)
+        """Its pidfd."""
         self.cpu_ms: int | None = None
         self.peak_bytes: int | None = None
         self._begun: dict[str, str] = {}
@@ -224,7 +226,7 @@ class WorkerProcess:
 
     def close(self) -> None:
         """Let the process go; it is not ended by that."""
-        os.close(self._descriptor)
+        os.close(self.descriptor)
         if self._share is not None:
             self._share.close()
 
@@ -232,7 +234,7 @@ class WorkerProcess:
         """Kill the worker at once; does nothing if it is gone."""
         self.measure()
         with suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+            signal.pidfd_send_signal(self.descriptor, signal.SIGKILL)
 
     def measure(self) -> None:
         """Record cpu time and peak memory while the process can still be queried."""

@@ -282,6 +282,7 @@ def _text(value: object) -> str | None:
 
 
 def _number(value: object) -> int | None:
+    # `isinstance` would take true and false for 1 and 0.
     return value if type(value) is int else None
 
 

@@ -128,10 +128,12 @@ def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> ApplyPlan:
         ) from None
     try:
         with project.folder(STAGE) as stage:
+            # The token before anything else: only by it, or empty, is a stage folder known as ours and removed.
             os.close(durable.create_at(stage.fileno(), work.token, stage.path / work.token))
             durable.sync_folder_at(project.fileno(), project.path)
             plan = _plan(project, stage, work)
             durable.sync_folder_at(stage.fileno(), stage.path)
+        # Only now, so that what the journal lists is on disk, with the inodes by which recovery sees how far it got.
         write_plan(work.journal, plan, "journal")
         return plan
     except BaseException:
@@ -227,6 +229,7 @@ def _stage_one(
                 os.fchown(descriptor, -1, gid)
             except PermissionError:
                 raise PermissionError(errno.EPERM, f"its owner is not a member of the group {gid}") from None
+        # After the group: with another one its bits would let other people in.
         os.fchmod(descriptor, mode)
         if settled:
             durable.sync_fd(descriptor, path)
@@ -396,6 +399,7 @@ def _taken_back(project: HeldFolder, stage: HeldFolder, step: ApplyStep) -> bool
                 durable.rename_at(stage.fileno(), place, folder, path)
                 return True
             facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            # By inode and by content: what someone wrote, or put here, since then is not ours to move.
             if facts.st_ino != step.inode or not _is(folder, name, step.new):
                 return False
             if step.do == "in":

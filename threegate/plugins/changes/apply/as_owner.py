@@ -260,6 +260,7 @@ def become(place: ProjectPlace, parent: int) -> None:
         gid, groups = entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
     except KeyError:
         gid, groups = os.stat(place.path).st_gid, []
+    # Groups before the user: after that this process may set none, and would keep root's.
     os.setgroups(groups)
     os.setresgid(gid, gid, gid)
     os.setresuid(place.uid, place.uid, place.uid)

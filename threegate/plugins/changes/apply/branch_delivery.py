@@ -131,6 +131,7 @@ def _free_name(repository: ProjectRepository, wanted: str) -> str:
     taken = repository.branches(wanted.partition("/")[0])
     for number in range(1, limits.BRANCH_NAMES):
         name = wanted if number == 1 else f"{wanted}-{number}"
+        # A branch may be a file of its name, so git makes no `a` beside `a/b`.
         if not any(other == name or other.startswith(f"{name}/") for other in taken):
             return name
     raise BranchRefused(f"there are {limits.BRANCH_NAMES} branches {wanted}-…; delete those that were merged")

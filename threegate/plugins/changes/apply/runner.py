@@ -121,6 +121,7 @@ def _order(clearance: Clearance, job: Job, change: JobChange, control: Control, 
         return descriptor
 
     token, folder, branch = secrets.token_hex(8), control.run_folder, change.branch
+    # Before anything is in the project: by the journal recovery finds what a crash left there.
     durable.deliver(folder / JOURNAL, first_line(change.project, token))
     project = opened.enter_context(hold_project(change.project))
     # The second lock: the Job has both from one place, and a mixture would write files where a branch was signed.

@@ -27,7 +27,7 @@ from threegate.plugins.cluster.worker.operators_file import read_operators_file
 from threegate.plugins.cluster.worker.outbox import Outbox
 from threegate.plugins.cluster.worker.store import Store
 from threegate.plugins.cluster.worker.verify_job import Trust, VerifiedJob, verify
-from threegate.runners.interface import Control, Outcome, Runner, nothing_known
+from threegate.runners.interface import Control, Outcome, Runner, nothing_known, since_boot
 from threegate.runners.machine import Budget
 from threegate.trail.event import trail_text
 from threegate.trail.workspace_key import VerifierKey
@@ -126,7 +126,13 @@ class JobHandler:
             verified.clearance.request_id,
             envelope.boot,
             envelope_sha256,
-            Control(folder, self._store.folder, f"{self._workspace_id}.{self._agent.name}", self._boot),
+            Control(
+                folder,
+                self._store.folder,
+                f"{self._workspace_id}.{self._agent.name}",
+                self._boot,
+                lease_sec=limits.CLUSTER_FENCE_SECONDS,
+            ),
             frozenset(item.sha256 for item in job.inputs),
         )
         with lease:
@@ -156,6 +162,7 @@ class JobHandler:
         if now.timestamp() >= until:
             raise Refused(*_TOO_LATE)
         self._journal.spend(verified.spent(now))
+        active.control.leased = since_boot()
         if not self._agent.may_start(active):
             raise Refused("no_token", "the daemon gave no start token")
         active.control.run_folder.mkdir(mode=0o700)
