@@ -87,7 +87,7 @@ def test_a_run_does_not_outlive_what_would_end_it(tmp_path: Path) -> None:
     thread.start()
     try:
         wait_until(steer.output.line, "a run at work")
-        (minder,) = minders() - before
+        (minder,) = wait_until(lambda: minders() - before, "a minder that sleeps")
         os.kill(minder, signal.SIGKILL)
         thread.join(30)
         assert outcomes[0].status == "interrupted"
