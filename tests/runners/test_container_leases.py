@@ -96,7 +96,7 @@ def test_a_run_does_not_begin_after_its_lease(era_runner: EraRunner, tmp_path: P
     job = era_job("/usr/bin/touch", "/out/began")
     outcome = era_runner.run(clearance(job), job, steer)
     assert (outcome.status, outcome.artifacts, outcome.started) == ("interrupted", (), None)
-    assert outcome.detail == "It was not started: this machine stood still for more than 7 s before that."
+    assert outcome.detail == "It was not started: its lease of 7 s ended before that."
 
 
 def test_the_keeper_takes_no_go_that_comes_too_late(

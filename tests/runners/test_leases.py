@@ -71,7 +71,7 @@ def test_a_run_does_not_begin_after_its_lease(tmp_path: Path) -> None:
         job = monty_job("print('began')")
         outcome = runner.run(clearance(job), job, steer)
         assert (outcome.status, outcome.stdout.size) == ("interrupted", 0)
-        assert outcome.detail == "It was not started: this machine stood still for more than 7 s before that."
+        assert outcome.detail == "It was not started: its lease of 7 s ended before that."
     finally:
         runner.close()
 

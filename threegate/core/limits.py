@@ -334,20 +334,28 @@ METRICS_LABELS: Final = 200
 """Values that one label may have; what comes after them is counted as `other`."""
 METRICS_OPEN_REQUESTS: Final = 100_000
 
-# ---- the cluster (docs/cluster.md). Fencing is shorter than the loss that anybody reports:
-# FENCE and the 3 s that ending a run takes < the broker's detection (never before 15 s after a cut, with a heartbeat of
-# 10 s) < SILENCE.
+# ---- the cluster (docs/cluster.md). A worker ends its runs `cluster.away_sec` after the daemon's last beat, which
+# takes at most 3 s; the daemon counts a silent worker's runs as lost only CLUSTER_AFTER_AWAY_SECONDS later than that.
 CLUSTER_HEARTBEAT_SECONDS: Final = 10
 CLUSTER_BEAT_SECONDS: Final = 2.0
+CLUSTER_LIVE_SECONDS: Final = 7.0
+"""A worker that was not heard for longer gets no job."""
+CLUSTER_AWAY_LEAST: Final = 7
+CLUSTER_AWAY_MOST: Final = 120
+CLUSTER_AFTER_AWAY_SECONDS: Final = 15.0
+CLUSTER_REFUSALS: Final = 3
+"""So many jobs in a row that a worker refused make it unfit."""
+CLUSTER_REFUSED_SECONDS: Final = 60.0
+"""How long a worker is not offered a job that it refused, unless its status changes."""
 CLUSTER_LEAD_SECONDS: Final = 8.0
 """How long a daemon leads after the broker last gave it the message; a broker notices a lost connection later."""
-CLUSTER_FENCE_SECONDS: Final = 7.0
 CLUSTER_SILENCE_SECONDS: Final = 30.0
 CLUSTER_GRACE_SECONDS: Final = 4.0
-"""How long a signed result may still come after a report that its worker was lost."""
+"""How long a worker must report that it has neither a run nor its result before the run counts as lost."""
 CLUSTER_START_SECONDS: Final = 120
 CLUSTER_SLOWEST_BYTES_PER_SECOND: Final = 2 * MIB
 CLUSTER_TOKEN_SECONDS: Final = 15.0
+"""How long a worker waits for the start token, besides `cluster.away_sec`."""
 CLUSTER_END_SECONDS: Final = 60
 """What a run may take beyond its own time limit, on its worker, before it is given up as lost."""
 CLUSTER_CHUNK_BYTES: Final = 1 * MIB
@@ -356,7 +364,7 @@ CLUSTER_SEALED_BYTES: Final = 8 * MIB
 CLUSTER_MESSAGE_BYTES: Final = 8 * MIB
 """What the broker takes at most (`max_message_size`), and what a listener looks at."""
 CLUSTER_NOTE_BYTES: Final = 64 * KIB
-"""Every note but a result: a status with CLUSTER_SLOTS runs, whose ids have REQUEST_ID_CHARS, fits."""
+"""Every note but a result: a status with CLUSTER_RUNS runs, whose ids have REQUEST_ID_CHARS, fits."""
 CLUSTER_NOTE_PARTS: Final = 256 * 1024
 """Commas and opening brackets in a result, as each costs memory and time to read. The largest has a quarter of it."""
 CLUSTER_MESSAGES_PER_SECOND: Final = 200
@@ -392,8 +400,10 @@ CLUSTER_ENVELOPE_BYTES: Final = 2 * MIB
 CLUSTER_CLOCK_SECONDS: Final = 60
 CLUSTER_STORE_BYTES: Final = 4096 * MIB
 CLUSTER_OUTBOX_SECONDS: Final = 24 * 3600
-CLUSTER_SLOTS: Final = 256
-"""Requests that one daemon has on its workers at once: each has a thread."""
+CLUSTER_SLOTS: Final = 1024
+"""The most that `cluster.slots` can be: requests that one daemon has on its workers at once, each with a thread."""
+CLUSTER_RUNS: Final = 256
+"""Requests that one worker has at once."""
 
 # ---- gate 1: the fields of a request
 PATH_CHARS: Final = 1024

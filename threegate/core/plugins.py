@@ -138,7 +138,6 @@ PLUGINS: tuple[Plugin, ...] = (
             "kinds": "kinds:KINDS",
             "work": "daemon_work:EvidenceWork",
             "needs": "section:unit_needs",
-            "numbers": "gauge:numbers",
         },
     ),
     Plugin(
@@ -199,7 +198,6 @@ PLUGINS: tuple[Plugin, ...] = (
             "kinds": "kinds:KINDS",
             "needs": "unit:unit_needs",
             "report": "tools_doctor:tool_lines",
-            "work": "tools_work:ToolsWork",
         },
     ),
     Plugin(

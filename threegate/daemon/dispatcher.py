@@ -299,6 +299,7 @@ class Dispatcher:
             boot_nonce=self.context.boot_nonce,
             workspace=self.context.workspace,
             ran=lambda: self._ran(approved.job, lease),
+            outdated=lambda: self.context.policy.digest != approved.policy,
         )
         future = self._pool.submit(launch, self.context, approved, control)
         future.add_done_callback(lambda _: self.wake.set())
@@ -347,6 +348,8 @@ class Dispatcher:
                 kind = DiskFull if is_disk_full(error) else TrailError
                 self._stop_launches(kind(f"{error.filename or name}: {error.strerror or error}"))
                 continue
+            if isinstance(answer, Waiting) and entry.control.interrupted.is_set():
+                continue  # the daemon stops, and the next one starts it
             if isinstance(answer, Waiting):
                 self._wait(entry.approved, entry.identity, answer)
                 if entry.ends_before != self._ends:

@@ -37,7 +37,7 @@ from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.folder_watch import FolderWatch
 from threegate.daemon.log import Log
-from threegate.daemon.plugin_work import WORK, DaemonParts, WaitingDraft, Work
+from threegate.daemon.plugin_work import WORK, DaemonParts, WaitingDraft, Work, plugins_in_use
 from threegate.daemon.policy_reload import PolicyReload, contracts_problem
 from threegate.daemon.recovery import DISK_WAS_FULL, recover, refuse_open
 from threegate.daemon.supervisor import Supervisor, signals_to
@@ -51,7 +51,8 @@ from threegate.trail.trail import Trail
 _TYPES_SECONDS = 0.2
 _NAMES_SHOWN = 8
 _TRAIL_CHECKPOINT_LOOK_SECONDS = 1.0
-_RESERVE_LOOK_SECONDS = 1.0
+_HOUSEKEEPING_SECONDS = 1.0
+"""How often the reserve of disk space is filled, and a plugin's work started that an event asks for."""
 _FOLDERS_LOOK_SECONDS = 0.1
 """While requests run and end, which wakes the daemon each time, its folders are scanned at most this often."""
 _TRIAL = "trial"
@@ -108,15 +109,7 @@ class Daemon:
         with self.workspace.daemon_lock():
             try:
                 refuse_open(self.workspace, self._trail, self._policy_reload.policy.settings)
-                parts = DaemonParts(
-                    self.workspace,
-                    self._trail,
-                    self.log,
-                    lambda: self._policy_reload.policy.settings,
-                    self._draft_waits,
-                    lambda: self._inbox.valid,
-                )
-                self._works = {name: make(parts) for name, make in WORK.given().items()}
+                self._start_works()
                 self._dispatcher = self._new_dispatcher(self._policy_reload.policy)
                 try:
                     return self._work()
@@ -139,6 +132,23 @@ class Daemon:
         machine = machine_of(policy.settings)
         budget, threads = machine.budget(policy.settings, context.runners), machine.threads(policy.settings)
         return Dispatcher(context, budget, self.log, self.wake, threads, beat=self.supervisor.turned)
+
+    def _start_works(self) -> None:
+        """Start the work of plugins that the settings or the trail ask for by now. Raises TrailError."""
+        with self._trail.locked() as held:
+            used = plugins_in_use(self._policy_reload.policy.settings, held.index)
+        for plugin in WORK.plugins():
+            if plugin.name in used and plugin.name not in self._works and plugin.why_absent() is None:
+                parts = DaemonParts(
+                    self.workspace,
+                    self._trail,
+                    self.log,
+                    lambda: self._policy_reload.policy.settings,
+                    self._draft_waits,
+                    lambda: self._inbox.valid,
+                )
+                # Replaced and not changed: the threads of requests iterate over it.
+                self._works = {**self._works, plugin.name: WORK.of(plugin)(parts)}
 
     def _close_works(self) -> None:
         works, self._works = self._works, {}
@@ -226,6 +236,7 @@ class Daemon:
     def _settle(self) -> int:
         """Recover; then requests may start. Raises TrailError, Unavailable, OSError."""
         dispatcher = self._dispatcher
+        self._start_works()
         why = DISK_WAS_FULL if dispatcher.full is not None else None
         recover(dispatcher.context, self.log, self._works.values(), why)
         self._keep_trail_checkpoint(complete_trail_checkpoint)
@@ -256,7 +267,7 @@ class Daemon:
 
     def _turns(self, inbox: Inbox, problem: str | None) -> str | None:
         """Turn after turn; return why launches had to stop, or None."""
-        reserve_at = time.monotonic()
+        housekeeping_at = time.monotonic()
         while not self.stop.is_set():
             # Before the folders are read: what changes during the turn sets it again.
             self.wake.clear()
@@ -274,9 +285,10 @@ class Daemon:
             did = 0
             if looked:
                 self._looked_through = now
-                if now - reserve_at >= _RESERVE_LOOK_SECONDS:
-                    reserve_at = now
+                if now - housekeeping_at >= _HOUSEKEEPING_SECONDS:
+                    housekeeping_at = now
                     fill_reserve(self.workspace.reserve)
+                    self._start_works()
                 for work in self._works.values():
                     work.look()
                 did += self._unless_full(partial(inbox.scan, context.policy))
@@ -346,6 +358,7 @@ class Daemon:
         if policy is not dispatcher.context.policy:
             dispatcher.context = replace(dispatcher.context, policy=policy)
             self._outdated = _of_dispatcher(policy.settings) != _of_dispatcher(dispatcher.settings)
+            self._start_works()
         if self._outdated and not dispatcher.running and dispatcher.failed is None:
             new = self._new_dispatcher(policy)
             new.unsettled, new.full = dispatcher.unsettled, dispatcher.full

@@ -1,7 +1,8 @@
 """What plugins do in the daemon, beside the requests.
 
 Invariant: nothing of it happens while launches are stopped. Of a plugin that is off only what it left half done is
-finished.
+finished. What a plugin could have left half done is always preceded by an event: of one of its kinds, or of a run in
+its backend. So a plugin of which neither the trail nor threegate.toml has anything has nothing to do.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from pathlib import Path
 from typing import Final
 
 from threegate.core.plugins import Place
-from threegate.core.settings import Settings
+from threegate.core.settings import SECTIONS, Settings
 from threegate.core.workspace import Workspace
 from threegate.daemon.log import Log
 from threegate.launch.context import Context
+from threegate.request.backend import plugin_of
 from threegate.request.exposure import Exposure
 from threegate.request.model import Request
-from threegate.trail.index import KnownRun
+from threegate.trail.event import KINDS
+from threegate.trail.index import KnownRun, TrailIndex
+from threegate.trail.payloads import PAYLOADS
 from threegate.trail.payloads.payload import Owner
 from threegate.trail.trail import Trail
 
@@ -58,6 +62,10 @@ class Recovered:
 class Work:
     """A plugin's part of the start and of each turn."""
 
+    def __init__(self, daemon: DaemonParts) -> None:
+        """Begin nothing yet: launches may be stopped, or the plugin off."""
+        self._daemon = daemon
+
     def recover(self, context: Context) -> Recovered:
         """Settle what was cut off, also while the plugin is off; twice changes nothing. Raises TrailError, Unavailable,
         OSError.
@@ -91,3 +99,14 @@ class Work:
 
 
 WORK: Final = Place[Callable[[DaemonParts], Work]]("work")
+
+
+def plugins_in_use(settings: Settings, index: TrailIndex) -> set[str]:
+    """The plugins that may have work to do, on or off: those with a section in threegate.toml, an event of their own in
+    the trail, or a backend in which a request ran. Of any other plugin nothing is imported.
+    """
+    used = {SECTIONS.listed()[name].name for name in settings.sections}
+    used |= {plugin.name for backend in index.backends if (plugin := plugin_of(backend)) is not None}
+    if not index.counts.keys() <= PAYLOADS.keys():
+        used |= {name for name, classes in KINDS.given().items() if any(cls.kind in index.counts for cls in classes)}
+    return used

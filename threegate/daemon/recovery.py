@@ -112,6 +112,7 @@ def recover(context: Context, log: Log, works: Iterable[Work], why: str | None =
     with context.trail.locked() as held:
         UserState.of(context.workspace_id).sweep()
         moves.settle_changes(workspace.memory, held.index.notes, max_bytes=limits.MEMORY_BYTES)
+        moves.settle_changes(workspace.tools, held.index.files_in("tools"), max_bytes=limits.TOOLS_MANIFEST_BYTES)
         histories = [
             history
             for history in held.index.open_histories()

@@ -1,7 +1,7 @@
 """How an approved request flows, from the file in approved/ to its result: judge → claim → run → record.
 
 Invariant: `launch` runs a job only with the Clearance that `judge` made for exactly it, after `claimed` is on
-disk and the file is in running/; every exit from it ends in one event, one result and one final folder.
+disk and the file is in running/; every exit after that ends in one event, one result and one final folder.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from threegate.approval.facts import VOID, VOID_TEXT
 from threegate.core import durable, limits
 from threegate.core.durable import disk_reserve
-from threegate.core.errors import Refused
+from threegate.core.errors import Refused, ThreeGateError
 from threegate.core.workspace import RequesterFolders
 from threegate.judgement.judge import Clearance, Cleared, Judgement, NotCleared, judge
 from threegate.launch.approved_file import Approved, Ended, Waiting, facts_of_approved, is_there
@@ -25,6 +26,7 @@ from threegate.launch.context import Context
 from threegate.launch.launch_problem import launch_problem
 from threegate.launch.results.space import reserve_result
 from threegate.launch.results.verdict import write_status
+from threegate.runners.backend import running
 from threegate.runners.interface import Control, Evidence, Outcome, nothing_known
 from threegate.trail import moves, payloads
 from threegate.trail.history import UNKNOWN_EVENT, unknown_event_text
@@ -60,24 +62,73 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
         if judgement.verdict == "wait":
             return Waiting(judgement.code, judgement.message, judgement)
         return refuse(context, approved, judgement)
-    # From here on the nonce is used: whatever happens now, this approval never runs anything again.
-    claimed = claim(context, approved, judgement)
-    if isinstance(claimed, Ended | Waiting):
-        return claimed
-    if context.runners[approved.job.backend].starts_late:
-        _hand_evidence(context, approved, control)
-    status = RunningStatus(context.workspace.requester_folders(approved.owner), claimed.name, judgement)
-    control.lasting = status.write
+    start = _Start(context, approved, judgement, control)
     control.owner = approved.owner
     control.run_ended = lambda: _run_ended(context, approved.owner)
+    if context.runners[approved.job.backend].starts_late:
+        control.started, control.evidence = start.late, _evidence(context, approved)
+    elif (answer := start.claim({})) is not None:
+        return answer
     outcome, attempts = _attempts(context, approved, judgement.clearance, control)
+    if start.failed is not None:
+        raise start.failed
     # No process of the run is left. The next request need not wait until this one is on disk.
     control.ran()
-    status.close()
-    done = finish(context, approved, judgement, claimed, control.run_folder, outcome, attempts)
+    if start.status is None:  # nothing was started: the approval is not used up, and the request waits
+        return start.answer or Waiting(running(approved.job.backend).waits_for, outcome.detail, judgement)
+    start.status.close()
+    done = finish(context, approved, judgement, start.path, control.run_folder, outcome, attempts)
     # Only now may the runner remove what it kept to take the run back.
     control.recorded()
     return done
+
+
+class _Start:
+    """The one claim of a launch: before the run, or when a runner that `starts_late` is about to start it."""
+
+    def __init__(self, context: Context, approved: Approved, judgement: Cleared, control: Control) -> None:
+        self._context = context
+        self._approved = approved
+        self._judgement = judgement
+        self._control = control
+        self.path = approved.path
+        """Where the request's file is."""
+        self.status: RunningStatus | None = None
+        """Once it is claimed."""
+        self.answer: Ended | Waiting | None = None
+        """Why it was not, once that was tried."""
+        self.failed: Exception | None = None
+        """What stopped a late claim halfway: the trail may have it, so recovery settles it."""
+
+    def claim(self, where: Mapping[str, Any]) -> Ended | Waiting | None:
+        """Claim, and record where it starts; None if that was done. From here on the nonce is used: whatever happens
+        now, this approval never runs anything again.
+        """
+        context, approved = self._context, self._approved
+        claimed = claim(context, approved, self._judgement, where)
+        if isinstance(claimed, Ended | Waiting):
+            self.answer = claimed
+            return claimed
+        self.path = claimed
+        folders = context.workspace.requester_folders(approved.owner)
+        self.status = RunningStatus(folders, claimed.name, self._judgement)
+        self._control.lasting = self.status.write
+        return None
+
+    def late(self, where: Mapping[str, Any]) -> None:
+        """See Control.started. What the lock of the claim does not show, it looks at again: the policy."""
+        if self.status is not None or self.failed is not None:
+            raise Refused("replayed", "this launch had its start")
+        if self._control.outdated():
+            self.answer = Waiting("policy_changed", "the policy changed since it was judged", self._judgement)
+        else:
+            try:
+                if self.claim(where) is None:
+                    return
+            except (ThreeGateError, OSError) as error:
+                self.failed = error
+                raise
+        raise Refused("request_changed", "it may not start any more")
 
 
 class RunningStatus:
@@ -112,18 +163,12 @@ def _run_ended(context: Context, owner: Owner | None) -> bool:
     return run is not None and run.ended
 
 
-def _hand_evidence(context: Context, approved: Approved, control: Control) -> None:
-    """Give a runner that starts late the recording of `started`, and its progress information."""
-    request, job = approved.request, approved.job
-
-    def started(where: Mapping[str, Any]) -> None:
-        begun = payloads.Started.from_data({"backend": job.backend, **where})
-        context.trail.announce(begun, request_id=request.request_id, actor="daemon")
-
+def _evidence(context: Context, approved: Approved) -> Evidence:
+    """What a machine that judges again is shown."""
+    request = approved.request
     with context.trail.locked() as held:
         epoch, run = held.index.epoch, held.index.run(approved.owner)
-    control.started = started
-    control.evidence = Evidence(
+    return Evidence(
         file_name=approved.path.name,
         request=approved.data,
         signature=approved.signature,
@@ -142,9 +187,11 @@ def _attempts(context: Context, approved: Approved, clearance: Clearance, contro
     """The outcome, and how many attempts it took.
 
     One attempt, except if the contracts of a read allow repeating one that never started (`unavailable`: not
-    one instruction ran). All attempts happen within the one claim, so nothing ever returns from running/.
+    one instruction ran). All attempts happen within the one claim, so nothing ever returns from running/. A runner that
+    starts late has one: what it did not start is not claimed.
     """
     request, job = approved.request, approved.job
+    once = context.runners[job.backend].starts_late
     notes: list[str] = []
     for attempt in range(1, limits.CONTRACT_ATTEMPTS + 1):
         try:
@@ -154,6 +201,7 @@ def _attempts(context: Context, approved: Approved, clearance: Clearance, contro
             outcome = nothing_known(why)
         if (
             outcome.status != "unavailable"
+            or once
             or attempt == limits.CONTRACT_ATTEMPTS
             or not context.contracts.may_retry(context.policy, request, outcome.status, attempt)
         ):
@@ -167,9 +215,11 @@ def _attempts(context: Context, approved: Approved, clearance: Clearance, contro
     return replace(outcome, notes=(*notes, *outcome.notes)), attempt
 
 
-def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | Ended | Waiting:
+def claim(
+    context: Context, approved: Approved, judgement: Cleared, where: Mapping[str, Any] = MappingProxyType({})
+) -> Path | Ended | Waiting:
     """Under the lock: check again what may have changed, record, move the file to running/. Then make the run's
-    folder.
+    folder. `where` is what `started` says of a run on another machine.
 
     The order, and the state after a crash (docs/spec/7-trail-and-results.md, "Launch order" and "Recovery"):
 
@@ -248,7 +298,7 @@ def claim(context: Context, approved: Approved, judgement: Cleared) -> Path | En
             ),
             request_id=request.request_id,
             actor="daemon",
-            then=() if context.runners[job.backend].starts_late else (payloads.Started(backend=job.backend),),
+            then=(payloads.Started.from_data({"backend": job.backend, **where}),),
             signatures=signatures,
             settled=False,
         )

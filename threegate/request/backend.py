@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final, Literal, Protocol
 
 from threegate.core.errors import InvalidInput, Refused
-from threegate.core.plugins import OFF, Place
+from threegate.core.plugins import OFF, Place, Plugin
 
 if TYPE_CHECKING:
     from threegate.core.screen_parts import Item, Section
@@ -207,15 +207,20 @@ class _Backends(Mapping[str, Backend]):
 BACKENDS: Final = _Backends()
 
 
+def plugin_of(backend: str) -> Plugin | None:
+    """The listed plugin of a backend; None for one of the core, and for one that no plugin lists."""
+    return _PLUGINS.listed().get(backend)
+
+
 def why_absent(backend: str) -> str | None:
     """Why the backend of a listed plugin is not here, as one line; None if it is, or is not a plugin's."""
-    plugin = _PLUGINS.listed().get(backend)
+    plugin = plugin_of(backend)
     return None if plugin is None else plugin.why_absent()
 
 
 def why_off(backend: str, settings: Settings) -> str | None:
     """Why requests for a backend are not for this workspace, because its plugin is off; None if it is on."""
-    plugin = _PLUGINS.listed().get(backend)
+    plugin = plugin_of(backend)
     if plugin is None or plugin.name not in settings.plugins.off:
         return None
     return f"the backend {backend} is of the plugin {plugin.name}, which {OFF}"

@@ -90,7 +90,7 @@ OTHERS: Final[dict[str, str]] = {
     "draft_expired": "nobody decided on the draft within `approval.draft_ttl`: ask again with `threegate draft "
     "--again`",
     "cancelled": "the operator stopped it",
-    "interrupted": "the daemon ended while it ran: `threegate draft --again` asks again",
+    "interrupted": "the daemon or its worker ended while it ran: `threegate draft --again` asks again",
     "folder_replaced": "a folder of the workspace is a link or is missing: restore the folder (`threegate doctor`)",
     "id_taken": "another account's file used the proposal's request_id first: change the proposal",
     "no_backend": "waiting: the sandbox is not available (`threegate doctor`)",

@@ -150,8 +150,11 @@ class Control:
     evidence: Evidence | None = None
     # It raises unless the daemon sets it: a runner that starts late must not start what nobody records.
     started: Callable[[Mapping[str, Any]], None] = _not_recorded
-    """For a runner that `starts_late`: records `started` in the trail, synced, before it returns. May raise TrailError.
+    """For a runner that `starts_late`: claims the request and records `started` in the trail, synced, before it
+    returns. Raises Refused if the request may not start any more (it was cancelled or changed), TrailError.
     """
+    outdated: Callable[[], bool] = lambda: False
+    """Whether the policy is no longer the one that the request was judged by; checked before a late start."""
     ran: Callable[[], None] = lambda: None
     """Called, perhaps more than once, when no process of the run is left: its resources are free."""
     recorded: Callable[[], None] = lambda: None
@@ -166,6 +169,8 @@ class Control:
     """The end of the run's output, for people who watch; a runner that sees no stream leaves it empty."""
     lasting: Callable[[], None] | None = None
     """Set once the request is claimed: reports to CORE and the operator that it is running. For runs that last."""
+    because: str = "the daemon stopped"
+    """Why it is interrupted, if it is."""
     lease_sec: float | None = None
     """A run ends by itself once its runner has sent no beat for so long, also if this process only stands still.
     None: no lease, because nobody else could report the run as lost.
@@ -173,19 +178,26 @@ class Control:
     leased: float = field(default_factory=since_boot)
     """When the lease began (`since_boot`): no run begins later than `lease_sec` after it."""
 
+    def interrupt(self, why: str) -> None:
+        """Set `interrupted`, for the first reason that there is."""
+        if not self.interrupted.is_set():
+            self.because = why
+            self.interrupted.set()
+
     def lease_over(self) -> str | None:
         """One sentence if it is too late to begin."""
         if self.lease_sec is None or since_boot() - self.leased < self.lease_sec:
             return None
-        return f"It was not started: this machine stood still for more than {self.lease_sec:g} s before that."
+        return f"It was not started: its lease of {self.lease_sec:g} s ended before that."
 
 
 class Runner(Protocol):
     """Runs a cleared job once."""
 
     starts_late: bool
-    """True: the runner calls `Control.started` itself, just before a run becomes possible, and receives the
-    `Evidence` of the launch. False: `started` is recorded with the claim, before `run`.
+    """True: the runner calls `Control.started` itself, just before a run becomes possible, which claims the request,
+    and receives the `Evidence` of the launch; a request that it does not start keeps its approval and waits. False:
+    the request is claimed before `run`.
     """
 
     def available(self, job: Job | None = None) -> str | None:

@@ -32,6 +32,7 @@ from threegate.trail.payloads import (
     Rejected,
     SettingsChanged,
     SignedAct,
+    Started,
     TreeAnnounced,
     WorkspaceAdopted,
     WorkspaceCreated,
@@ -100,6 +101,7 @@ _AS_IT_IS: Final = (
     "answers",
     "cosigned",
     "counts",
+    "backends",
     "grants",
 )
 """The attributes that are in the header of the file as they are."""
@@ -139,6 +141,9 @@ class TrailIndex:
         self.cosigned: Mapping[str, Any] | None = None
         """The last cosignature that was announced: the data of its event."""
         self.counts: dict[str, int] = {}
+        """How many events there are of each kind."""
+        self.backends: dict[str, int] = {}
+        """How many runs began in each backend."""
         self.grants: dict[str, int] = {}
         """How often each standing grant was used that was given and not revoked."""
         self.known_runs: dict[str, KnownRun] = {}
@@ -283,6 +288,11 @@ class TrailIndex:
             case TreeAnnounced(size=int(size)):
                 self.last_checkpoint, self.last_checkpoint_root, self.answers = size, payload.root, 0
 
+    def files_in(self, folder: str) -> dict[str, str]:
+        """What kinds of plugins announced last of the files in a folder of tool-exec/: digests, by their names."""
+        start = f"{folder}/"
+        return {path.removeprefix(start): digest for path, digest in self.files.items() if path.startswith(start)}
+
     @property
     def runs(self) -> tuple[KnownRun, ...]:
         """The runs of agents, in the order of their starts."""
@@ -301,6 +311,8 @@ class TrailIndex:
     def _add_request(self, event: Event, request_id: str, payload: Payload) -> None:
         if isinstance(payload, Claimed) and payload.grant in self.grants:
             self.grants[payload.grant] += 1
+        if isinstance(payload, Started) and payload.backend is not None:
+            self.backends[payload.backend] = self.backends.get(payload.backend, 0) + 1
         history = self._history(request_id) or RequestHistory(request_id, event)
         if isinstance(payload, ApprovalAbandoned):
             self._make_void(history, payload)

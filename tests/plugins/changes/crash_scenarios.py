@@ -206,7 +206,13 @@ def trees(place: Place) -> tuple[dict[str, object], dict[str, object]]:
     return found[0], found[1]
 
 
-def after_change(place: Place) -> list[str]:
+def after_unset(place: Place) -> list[str]:
+    """The same where the next start finds no setting of this plugin: what never began is refused."""
+    set_values(place.workspace.settings_file, {"project.root": ""})
+    return after_change(place, "refused")
+
+
+def after_change(place: Place, never_began: str = "finished") -> list[str]:
     """All of the change or nothing of it, and the trail says which; what never began is made by the next start."""
     wrong = recovered(place)
     old, new = trees(place)
@@ -215,7 +221,7 @@ def after_change(place: Place) -> list[str]:
     made = any(item["type"] == "finished" and item["data"]["status"] == "succeeded" for item in said)
     if now != (new if made else old):
         wrong.append(f"the trail says made: {made}, and the project is neither as it says: {sorted(now)}")
-    if not any(announced(place, end, "change") for end in ("finished", "interrupted")):
+    if not any(announced(place, end, "change") for end in ("finished", "interrupted", never_began)):
         wrong.append("nothing says how it ended")
     wrong += [f"verify: {item}" for item in verify_workspace(place.workspace).problems]
     return wrong
@@ -252,6 +258,7 @@ def after_undo(place: Place) -> list[str]:
 
 SCENARIOS = {
     "change": Scenario(prepare_change, change_project, after_change, floor=(132, 300), faults=10, by_inode=True),
+    "change_unset": Scenario(prepare_change, change_project, after_unset, floor=(132, 300), by_inode=True),
     "undo": Scenario(prepare_undo, undo, after_undo, floor=(20, 30), by_inode=True),
     "branch": Scenario(prepare_branch, deliver_branch, after_branch, floor=(125, 300), by_inode=True),
     "branch_undo": Scenario(prepare_branch_undo, undo_branch, after_branch_undo, floor=(20, 34), by_inode=True),

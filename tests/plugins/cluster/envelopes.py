@@ -59,6 +59,7 @@ def envelope_of(
     age: float = 0,
     folder: str = "approved",
     boot: str = "b" * 16,
+    away_sec: int = 7,
 ) -> JobEnvelope:
     """The envelope of a request for a worker, issued `age` seconds ago."""
     workspace = Workspace(root)
@@ -81,6 +82,7 @@ def envelope_of(
         boot=boot,
         worker=worker,
         nonce=nonce,
+        away_sec=away_sec,
         now=datetime.now(UTC) - timedelta(seconds=age),
     )
 

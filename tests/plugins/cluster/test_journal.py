@@ -44,6 +44,30 @@ def test_spent_stays_spent_over_a_restart(tmp_path: Path) -> None:
     journal.close()
 
 
+def test_what_got_no_token_is_given_back_over_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Approval, request and grant may come again, in another envelope. What cannot be written stays spent."""
+    path = tmp_path / "nonces.jsonl"
+    journal = NonceJournal(path, now=NOW)
+    for number in (1, 2):
+        journal.spend(spent(number, grant="g"))
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "write_fd", full)
+        journal.give_back(spent(2).nonce)
+    journal.give_back(spent(1).nonce)
+    for _ in range(2):
+        assert journal.used(spent(1).nonce), "the envelope stays used up"
+        assert not journal.used(spent(1).approval) and not journal.ran("TR-1")
+        assert journal.used(spent(2).approval) and journal.ran("TR-2") and journal.grant_uses("g") == 1
+        journal.close()
+        journal = NonceJournal(path, now=NOW)
+    journal.spend(replace(spent(3), approval=spent(1).approval, request_id="TR-1"))
+    journal.close()
+
+
+def full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
 def test_the_entry_is_synced_before_it_is_true(tmp_path: Path) -> None:
     """A power cut at the sync: nobody was told that it may start; the entry counts as spent all the same."""
     journal = NonceJournal(tmp_path / "nonces.jsonl", now=NOW)

@@ -116,8 +116,8 @@ def test_three_machines(cluster: Cluster) -> None:
         cluster.daemon()
         ordinary(cluster, count)
         cut = net_cut(cluster)
-        other_operators(cluster, count)
         net_healed(cluster, cut)
+        other_operators(cluster, count)
         worker_killed(cluster)
         broker_killed(cluster)
         assert cluster.wait_end(cut)[cut] == "interrupted"
@@ -305,18 +305,17 @@ def ordinary(cluster: Cluster, count: Count) -> None:
 
 
 def other_operators(cluster: Cluster, count: Count) -> None:
-    """A worker whose operators file names somebody else runs nothing of ours."""
+    """A worker whose operators file names somebody else runs nothing of ours; another one does."""
     worker = cluster.workers["w2"]
     ours = worker.operators.read_text()
     key = make_key(cluster.folder / "stranger")
     kind, text, *_ = Path(f"{key}.pub").read_text().split()
     worker.operators.write_text(f'operator namespaces="threegate-approval,threegate-act" {kind} {text}\n')
     name = approve(cluster, "stranger", "print(1)", memory_mb=1500)
-    ends = cluster.wait_end(name)
+    worker.wait_said("signer_unknown")
+    assert cluster.wait_end(name)[name] == "succeeded"
     worker.operators.write_text(ours)
-    assert ends[name] == "unavailable"
-    assert "signer_unknown" in cluster.place.result(name)
-    assert count.runs[name] == 0
+    assert running_on(cluster, name) == "w3" and count.runs[name] == 1
 
 
 def running_on(cluster: Cluster, name: str, seconds: float = 30) -> str:
@@ -352,18 +351,18 @@ def worker_killed(cluster: Cluster) -> None:
     worker.kill()
     ends = cluster.wait_end(name)
     assert ends[name] == "interrupted"
-    assert "lost" in cluster.place.result(name)
+    assert f"worker {worker.name}, its machine or its net stopped" in cluster.place.result(name)
     worker.start()
 
 
 def broker_killed(cluster: Cluster) -> None:
-    """kill -9 of the broker: every run on it is ended by its worker; what comes after the restart works."""
+    """kill -9 of the broker: what runs goes on, and what comes after the restart works."""
     names = [approve(cluster, f"b{number}", SLEEP, time_sec=90) for number in range(2)]
     for name in names:
         running_on(cluster, name)
     cluster.rabbit.kill()
     cluster.rabbit.start()
     ends = cluster.wait_end(*names, seconds=90)
-    assert [ends[name] for name in names] == ["interrupted", "interrupted"]
+    assert [ends[name] for name in names] == ["succeeded", "succeeded"]
     after = approve(cluster, "after", "'all is well'", memory_mb=3000)
     assert cluster.wait_end(after, seconds=90)[after] == "succeeded"

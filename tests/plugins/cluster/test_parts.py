@@ -96,12 +96,52 @@ def test_an_unfit_or_silent_worker_gets_nothing(monkeypatch: pytest.MonkeyPatch)
     assert "image" in str(ledger.missing(replace(job, image="sha256:2")))
     assert ledger.missing(replace(job, egress_image="sha256:3")) is not None
     now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + limits.CLUSTER_FENCE_SECONDS + 1)
+    monkeypatch.setattr(time, "monotonic", lambda: now + limits.CLUSTER_LIVE_SECONDS + 1)
     assert ledger.reserve(job) is None and not ledger.seats()[0].live()
-    assert ledger.silent_for("a") > limits.CLUSTER_FENCE_SECONDS
+    assert ledger.silent_for("a") > limits.CLUSTER_LIVE_SECONDS
     assert Ledger(("a",)).silent_for("a") == float("inf")
     shown = ledger.seats()[0].to_json()
     assert shown["live"] is False and shown["era"] == "1/1"
+
+
+def test_a_worker_that_refuses_three_jobs_in_a_row_is_unfit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says why, and what to do; a status that differs, a start, or a minute makes it fit again."""
+    ledger = Ledger(("a", "b"))
+    ledger.hear("a", told(cores="8"))
+    ledger.hear("b", told())
+    jobs = [monty_job(str(number)) for number in range(3)]
+
+    def refuse() -> None:
+        for job in jobs:
+            ledger.refused("a", job, "signer_unknown: core is not an operator here")
+
+    ledger.refused("a", jobs[0], "signer_unknown: core is not an operator here")
+    ledger.refused("a", jobs[0], "signer_unknown: core is not an operator here")
+    assert ledger.seats()[0].live() and ledger.reserve(jobs[1]) == "a", "one job is one refusal"
+    assert ledger.reserve(jobs[0]) == "b"
+    ledger.move(jobs[0])
+    assert ledger.place_of(jobs[0]) == "b", "and goes elsewhere"
+    refuse()
+    shown = ledger.seats()[0].to_json()
+    assert not shown["live"] and "refused 3 jobs: signer_unknown" in shown["reason"]
+    assert "copy tool-exec/operators" in shown["reason"]
+    ledger.hear("a", told(cores="8", running=[["1" * 32, "TR-a"]]))
+    assert not ledger.seats()[0].live(), "the same status again"
+    ledger.hear("b", told(healthy=False))
+    assert "no worker accepts work (a: refused 3 jobs" in str(ledger.missing(None))
+    for fit in (lambda: ledger.hear("a", told(cores="8", boot="c")), lambda: ledger.started("a")):
+        refuse()
+        fit()
+        assert ledger.seats()[0].live() and ledger.missing(jobs[0]) is None
+    ledger.refused("a", jobs[0], "odd: why")
+    assert ledger.missing(jobs[0]) == "worker a refused it: odd: why" and not ledger.has_row(jobs[0])
+    assert ledger.seats()[0].to_json()["reason"] == "refused a job: odd: why"
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + limits.CLUSTER_REFUSED_SECONDS + 1)
+    ledger.hear("a", told(cores="8", boot="c"))
+    assert ledger.missing(jobs[0]) is None
+    ledger.refused("a", jobs[1], "odd: why")
+    assert len(ledger.seats()[0].refused) == 1, "what is over is forgotten"
 
 
 @pytest.mark.parametrize(
@@ -274,6 +314,7 @@ def test_a_request_that_nobody_signed_makes_no_envelope() -> None:
             boot="0" * 16,
             worker="w1",
             nonce="0" * 32,
+            away_sec=7,
             now=datetime.now(UTC),
         )
     assert caught.value.code == "signature_missing"

@@ -18,8 +18,8 @@ from tests.runners import toy_backend
 from tests.support import Place, era_draft, make_place, monty_draft, request_id
 from threegate.core.errors import TrailError
 from threegate.core.workspace import Workspace
-from threegate.plugins.evidence.gauge import WorkspaceGauge
-from threegate.plugins.evidence.metrics import Metrics
+from threegate.plugins.serve.gauge import WorkspaceGauge
+from threegate.plugins.serve.metrics import Metrics
 from threegate.request.backend import BACKENDS
 from threegate.setup.settings_file import set_values
 from threegate.trail.event import make_event

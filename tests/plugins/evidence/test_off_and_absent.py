@@ -19,7 +19,6 @@ from threegate.core.settings import Settings, parse_settings
 from threegate.daemon.log import Log
 from threegate.daemon.loop import run_daemon
 from threegate.plugins.evidence.section import MetricsSettings, WitnessSettings
-from threegate.plugins.serve.http_app import numbers_of
 from threegate.trail.event import plugin_kinds
 
 COMMANDS = (("audit", "pack"), ("serve", "witness"), ("audit", "export"), ("audit", "report"))
@@ -137,14 +136,3 @@ def test_numbers_are_written_while_launches_are_stopped(bench: Bench, tmp_path: 
     bench.workspace.trail_file.write_bytes(b"".join(lines[:-1]))
     assert run_daemon(bench.workspace, once=True, log=Log(quiet=True)) == 3
     assert b"threegate_daemon_running 0.0" in (tmp_path / "gate.prom").read_bytes()
-
-
-def test_serve_http_has_no_numbers_without_it(bench: Bench) -> None:
-    workspace = bench.workspace
-    numbers = numbers_of(workspace, workspace.decisions_file)
-    assert numbers is not None and b"threegate_build_info" in numbers()
-    assert numbers_of(None, workspace.decisions_file) is None
-    bench.settings(plugins__off=("evidence",))
-    assert numbers_of(workspace, workspace.decisions_file) is None
-    workspace.settings_file.write_text("no toml")
-    assert numbers_of(workspace, workspace.decisions_file) is not None, "what cannot be read turns nothing off"

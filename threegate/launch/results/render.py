@@ -225,6 +225,8 @@ def _summary(facts: ResultFacts) -> list[str]:
         lines.append(f"Reason: {one_line(facts.reason, 200)}")
     if facts.exit_code is not None:
         lines.append(f"Exit code: {facts.exit_code}")
+    if facts.status == "interrupted":
+        lines.append(f"To run it, ask for it again: threegate draft --again {one_line(facts.request_id)}")
     return [f"- {line}" for line in lines]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
-from threegate.daemon.plugin_work import DaemonParts, Recovered, Work
+from threegate.daemon.plugin_work import Recovered, Work
 from threegate.launch.context import Context
 from threegate.plugins.changes.apply.apply_journal import STAGE, read_journal
 from threegate.plugins.changes.apply.branch_delivery import BRANCH_LEFT
@@ -28,9 +28,6 @@ from threegate.trail.payloads import Finished
 
 class ChangesWork(Work):
     """Nothing in turns: a change is made by its runner."""
-
-    def __init__(self, parts: DaemonParts) -> None:
-        pass
 
     def recover(self, context: Context) -> Recovered:
         """Changes first, then undos of changes that stood."""

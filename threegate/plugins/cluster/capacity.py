@@ -77,7 +77,7 @@ MACHINE = Machine(
     is_used=lambda settings: bool(settings.section(ClusterSettings).broker),
     runners=_runners,
     budget=_budget,
-    threads=lambda settings: limits.CLUSTER_SLOTS,
+    threads=lambda settings: settings.section(ClusterSettings).slots,
     never_fits=never_fits,
     workers=worker_lines,
 )

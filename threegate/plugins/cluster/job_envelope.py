@@ -54,6 +54,11 @@ class JobEnvelope(Record):
     boot: str = Field(pattern=r"^[0-9a-f]{16}$", description="which life of the daemon sent it")
     worker: str = Field(pattern=rf"^{WORKER.pattern}$")
     nonce: str = Field(pattern=rf"^{NONCE.pattern}$")
+    away_sec: int = Field(
+        ge=limits.CLUSTER_AWAY_LEAST,
+        le=limits.CLUSTER_AWAY_MOST,
+        description="how long the run goes on without a beat of the daemon",
+    )
     issued: int = Field(ge=0, le=_LAST_SECOND)
     expires: int = Field(ge=0, le=_LAST_SECOND)
     file_name: str = Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9._-]+$")
@@ -104,7 +109,15 @@ class JobEnvelope(Record):
 
 
 def make_envelope(
-    evidence: Evidence, job: Job, *, workspace_id: str, boot: str, worker: str, nonce: str, now: datetime
+    evidence: Evidence,
+    job: Job,
+    *,
+    workspace_id: str,
+    boot: str,
+    worker: str,
+    nonce: str,
+    away_sec: int,
+    now: datetime,
 ) -> JobEnvelope:
     """The envelope of a job for one worker. Raises Refused (signature_missing) for an unsigned request."""
     if evidence.signature is None:
@@ -117,6 +130,7 @@ def make_envelope(
         boot=boot,
         worker=worker,
         nonce=nonce,
+        away_sec=away_sec,
         issued=issued,
         expires=issued + limits.CLUSTER_START_SECONDS + size // limits.CLUSTER_SLOWEST_BYTES_PER_SECOND,
         file_name=evidence.file_name,

@@ -1,7 +1,8 @@
 """The ledger: what each worker has, what of it is in use, and where the next job goes.
 
 Invariant: the sum of what jobs hold on a worker never exceeds what the worker reported; a worker that has not
-reported for CLUSTER_FENCE_SECONDS, whose doctor failed, or that was never enrolled gets nothing.
+reported for CLUSTER_LIVE_SECONDS, whose doctor failed, that refused CLUSTER_REFUSALS jobs in a row, or that was never
+enrolled gets nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,15 @@ from threegate.request.job import Job
 from threegate.runners.backend import backends
 from threegate.runners.machine import Budget, Lease, need_of
 from threegate.trail.event import trail_text
+
+_VERSIONS = "give it this daemon's version of ThreeGate, and the same [request] and [aana] (--settings)"
+_FIXES = {
+    ("signer_unknown", "signer_revoked", "signer_expired", "quorum_missing"): (
+        "copy tool-exec/operators (.revoked, .passkeys) to it (--operators)"
+    ),
+    ("job_changed", "request_invalid", "envelope_invalid", "input_missing"): _VERSIONS,
+}
+"""By a worker's reason codes: what makes it take jobs."""
 
 
 def _row(backend: str) -> str:
@@ -48,10 +58,32 @@ class Seat:
     running: tuple[tuple[str, str], ...] = ()
     """(nonce, request id) of what it says that it runs."""
     taken: dict[int, Job] = field(default_factory=dict)
+    refused: dict[str, tuple[float, str]] = field(default_factory=dict)
+    """By the digest of each job that it refused: until when it is not offered it again, and what it said."""
+    told: Status | None = None
+
+    def problem(self) -> str | None:
+        """Why it gets no job at all, in one line, or None."""
+        if self.heard is None or time.monotonic() - self.heard > limits.CLUSTER_LIVE_SECONDS:
+            return self.reason or "no report"
+        if not self.healthy:
+            return self.reason or "unfit"
+        refusals = self.refusals()
+        return f"refused {len(refusals)} jobs: {refusals[-1]}" if len(refusals) >= limits.CLUSTER_REFUSALS else None
 
     def live(self) -> bool:
-        """Heard of within the fence, and healthy."""
-        return self.heard is not None and time.monotonic() - self.heard < limits.CLUSTER_FENCE_SECONDS and self.healthy
+        """Heard of just now, healthy, and does not refuse everything."""
+        return self.problem() is None
+
+    def refusals(self) -> list[str]:
+        """What it said to each job that it is not offered again now."""
+        now = time.monotonic()
+        return [said for until, said in self.refused.values() if now < until]
+
+    def refuses(self, job: Job) -> str | None:
+        """What it said when it refused this very job, if that was just now."""
+        until, said = self.refused.get(job.digest, (0.0, ""))
+        return said if time.monotonic() < until else None
 
     def could(self, job: Job) -> bool:
         """Whether it has what the job needs, were it idle."""
@@ -78,7 +110,9 @@ class Seat:
         """Whether the job fits in addition to what the worker already runs."""
         memory, cores, rows = self.free()
         need = need_of(job)
-        return self.could(job) and rows[_row(job.backend)] > 0 and need.memory_mb <= memory and need.cpus <= cores
+        if not self.could(job) or self.refuses(job) is not None:
+            return False
+        return rows[_row(job.backend)] > 0 and need.memory_mb <= memory and need.cpus <= cores
 
     def to_json(self) -> dict[str, Any]:
         """For `threegate status`."""
@@ -87,7 +121,7 @@ class Seat:
             "worker": self.name,
             "machine": self.machine,
             "live": self.live(),
-            "reason": "" if self.live() else (self.reason or "no report"),
+            "reason": self.problem() or "".join(f"refused a job: {said}" for said in self.refusals()[-1:]),
             "cores": str(self.cores),
             "cores_free": str(cores),
             "memory_mb": self.memory_mb,
@@ -118,6 +152,10 @@ class Ledger:
             raise ValueError("a capacity that no machine has")
         with self.lock:
             seat = self._seats[name]
+            state = status.model_copy(update={"running": ()})
+            if state != seat.told:
+                seat.told = state
+                seat.refused.clear()  # it may be another one now
             seat.cores, seat.memory_mb, seat.images = Decimal(status.cores), status.memory_mb, status.images
             seat.rows = rows
             seat.healthy, seat.reason = status.healthy, trail_text(status.reason, limits.CLUSTER_TEXT_CHARS)
@@ -137,6 +175,30 @@ class Ledger:
         heard = self._seats[name].heard
         return float("inf") if heard is None else time.monotonic() - heard
 
+    def refused(self, name: str, job: Job, said: str, seconds: float = limits.CLUSTER_REFUSED_SECONDS) -> None:
+        """A worker did not start a job; `seconds`: how long it is not offered that again."""
+        code = said.partition(":")[0]
+        fix = next((f"; {fix}" for codes, fix in _FIXES.items() if code in codes), "")
+        with self.lock:
+            refused = self._seats[name].refused
+            now = time.monotonic()
+            for digest in [digest for digest, (until, _) in refused.items() if until < now]:
+                del refused[digest]
+            refused[job.digest] = now + seconds, trail_text(said, limits.CLUSTER_TEXT_CHARS) + fix
+
+    def started(self, name: str) -> None:
+        """A worker asked for a start token: it does not refuse everything."""
+        with self.lock:
+            self._seats[name].refused.clear()
+
+    def status_of(self, name: str, nonce: str) -> tuple[float, str, bool]:
+        """A worker's last status: when it came (monotonic), from which life, and whether it has this run or its
+        result.
+        """
+        with self.lock:
+            seat = self._seats[name]
+            return seat.heard or 0.0, seat.boot, any(nonce == here for here, _ in seat.running)
+
     def machine(self, name: str) -> str:
         """The machine's name, as reported by the worker."""
         return self._seats[name].machine
@@ -146,10 +208,15 @@ class Ledger:
         with self.lock:
             live = [seat for seat in self._seats.values() if seat.live()]
             if not live:
-                told = "; ".join(f"{seat.name}: {seat.reason or 'no report'}" for seat in self.seats())
+                told = "; ".join(f"{seat.name}: {seat.problem()}" for seat in self.seats())
                 return f"no worker accepts work ({told[:300] or 'none is enrolled'})"
-            if job is None or any(seat.could(job) for seat in live):
+            if job is None:
                 return None
+            said = [(seat.name, seat.refuses(job)) for seat in live if seat.could(job)]
+            if any(refused is None for _, refused in said):
+                return None
+            if said:
+                return "; ".join(f"worker {name} refused it: {refused}" for name, refused in said)[:500]
             need = need_of(job)
             what = f" and the image {job.image[:19]}…" if BACKENDS[job.backend].container else ""
             return f"no live worker has {need.cpus} cores, {need.memory_mb} MiB for {job.backend}{what}"
@@ -163,6 +230,12 @@ class Ledger:
             best = max(fitting, key=lambda seat: (seat.free()[1], seat.free()[0]))
             best.taken[id(job)] = job
             return best.name
+
+    def move(self, job: Job) -> None:
+        """Give the job's place back, and take one on another worker, if one has room."""
+        with self.lock:
+            self.release(job)
+            self.reserve(job)
 
     def place_of(self, job: Job) -> str | None:
         """The worker that a place was reserved on for exactly this job."""
@@ -179,7 +252,7 @@ class Ledger:
         """Whether some live worker has a row of the job's backend free."""
         with self.lock:
             return any(
-                seat.live() and seat.could(job) and seat.free()[2][_row(job.backend)] > 0
+                seat.live() and seat.could(job) and seat.refuses(job) is None and seat.free()[2][_row(job.backend)] > 0
                 for seat in self._seats.values()
             )
 

@@ -57,7 +57,7 @@ class Status(_Part):
     images: tuple[Annotated[str, Field(max_length=100)], ...] = Field(strict=False, max_length=limits.CLUSTER_IMAGES)
     healthy: bool
     reason: _Text
-    running: tuple[_Running, ...] = Field(strict=False, max_length=limits.CLUSTER_SLOTS)
+    running: tuple[_Running, ...] = Field(strict=False, max_length=limits.CLUSTER_RUNS)
 
 
 class _StatusNote(_Note, Status):

@@ -1,9 +1,10 @@
-"""One run on a worker, as the daemon sees it: sent, started once, answered once, or lost and never repeated.
+"""One envelope on one worker, as the daemon sees it: sent, started once, answered once, or lost.
 
-Invariant: the start token is given at most once, after `started` is in the trail; without it nothing ran, so
-a loss before it is `unavailable`; a loss after it is `interrupted`, even if the worker reports that nothing
-ran, because that cannot be verified. A signed result takes precedence over a loss report. Every wait is
-bounded, whatever the worker sends or leaves out.
+Invariant: the start token answers one question, after `claimed` and `started` are in the trail; without it nothing
+ran, so a refusal or a loss before it leaves the request to another worker, and its approval unused. A loss after it is
+`interrupted`, even if the worker reports that nothing ran, because that cannot be verified. What the broker reports as
+lost proves nothing then: the worker's own status decides, or its silence. Every wait is bounded, whatever the worker
+sends or leaves out.
 """
 
 from __future__ import annotations
@@ -39,30 +40,51 @@ from threegate.trail.workspace_key import SigningKey
 _LOOK_SECONDS = 0.25
 _SAID_CHARS = limits.CLUSTER_NAME_CHARS + 2 + limits.CLUSTER_TEXT_CHARS
 _AGAIN_SECONDS = 3.0
+_SOON = 1.0
+"""Seconds after which a worker that had no room, or was lost, is offered the job again."""
+_PASSING = frozenset(("worker_full", "replayed"))
+"""Codes of refusals that pass: it has as much as it can, or still has an earlier envelope of this request."""
 
 
 class RemoteRun:
     """One job on one worker."""
 
-    def __init__(self, link: Link, ledger: Ledger, key: SigningKey, worker: str, job: Job, control: Control) -> None:
+    def __init__(
+        self,
+        link: Link,
+        ledger: Ledger,
+        key: SigningKey,
+        worker: str,
+        job: Job,
+        control: Control,
+        away_sec: int,
+    ) -> None:
         self._link = link
         self._ledger = ledger
         self._key = key
         self._worker = worker
         self._job = job
         self._control = control
+        self._away_sec = away_sec
         self._nonce = secrets.token_hex(16)
         self._digest = ""
-        self._given = False
-        self._lost_at: float | None = None
-        self._lost_why = ""
+        self._ask: str | None = None
+        """What the answered question was marked with."""
+        self._given: float | None = None
+        """When the start token was given."""
+        self._boot = ""
+        """The life of the worker that got it."""
+        self._absent: float | None = None
+        """When the worker first reported, since then, that it does not have the run."""
         self._stopped_at: float | None = None
         self._cancelled_at: float | None = None
         self._sent: collections.Counter[tuple[str, int]] = collections.Counter()
         self._cancel_told = 0.0
 
-    def execute(self) -> Outcome:
-        """Send, answer what the worker asks, and take its result. Raises TrailError if the start cannot be recorded."""
+    def execute(self) -> Outcome | None:
+        """Send, answer what the worker asks, and take its result. None: this worker starts nothing, another one may.
+        Raises TrailError if the start cannot be recorded.
+        """
         control, evidence = self._control, self._control.evidence
         if evidence is None:
             return nothing_ran("the launch gave no evidence that a worker could judge by")
@@ -75,26 +97,25 @@ class RemoteRun:
                 boot=control.boot_nonce,
                 worker=self._worker,
                 nonce=self._nonce,
+                away_sec=self._away_sec,
                 now=datetime.now(UTC),
             )
             sealed = seal_envelope(envelope, self._key)
             self._digest = sha256_hex(sealed)
             start_by = time.monotonic() + envelope.expires - envelope.issued
             self._link.send_job(self._worker, self._nonce, sealed, envelope.expires - envelope.issued)
-            return self._placed(self._follow(box, start_by))
+            outcome = self._follow(box, start_by)
         except (Refused, Unavailable) as error:
-            return self._placed(self._gone(str(error)))
+            return (nothing_ran if self._given is None else nothing_known)(str(error))
         finally:
             self._link.shut(box)
-
-    def _placed(self, outcome: Outcome) -> Outcome:
-        """The outcome of what was started, with a note that says where."""
-        if not self._given:
+        if outcome is None or self._given is None:
             return outcome
         where = f"Run by worker {self._worker} on machine {self._ledger.machine(self._worker)}."
         return replace(outcome, notes=(*outcome.notes, where))
 
-    def _follow(self, box: Mailbox, start_by: float) -> Outcome:
+    def _follow(self, box: Mailbox, start_by: float) -> Outcome | None:
+        """Until it has ended. Raises Refused if the request may not start any more, TrailError."""
         end_by = start_by
         while True:
             try:
@@ -106,13 +127,13 @@ class RemoteRun:
                     return self._take(mail.value, box)
                 if mail.kind == "refused":
                     said = trail_text(f"{mail.value['code']}: {mail.value['message']}", _SAID_CHARS)
-                    return self._gone(f"refused by worker {self._worker}: {said}")
+                    return self._gone(said, _SOON if mail.value["code"] in _PASSING else None)
                 if mail.kind == "may-start" and self._give(mail, start_by):
-                    end_by = time.monotonic() + self._job.limits.time_sec + limits.CLUSTER_END_SECONDS
+                    end_by = time.monotonic() + self._job.limits.time_sec + limits.CLUSTER_END_SECONDS + self._away_sec
                 elif mail.kind == "want":
                     self._send_input(mail.value)
-                elif mail.kind == "lost" and self._lost_at is None:
-                    self._lost_at, self._lost_why = time.monotonic(), str(mail.value["why"])
+                elif mail.kind == "lost" and self._given is None:
+                    return self._gone(f"lost before its start, says the broker ({mail.value['why']})", _SOON)
             why = self._given_up(end_by)
             if why is not None:
                 return self._gone(why)
@@ -120,70 +141,105 @@ class RemoteRun:
     def _given_up(self, end_by: float) -> str | None:
         """Why nothing is waited for any more, or None. Tells the worker of a cancel meanwhile."""
         now = time.monotonic()
-        if self._lost_at is not None and now - self._lost_at > limits.CLUSTER_GRACE_SECONDS:
-            return f"worker {self._worker} was lost, says the broker ({self._lost_why})"
-        silent = self._ledger.silent_for(self._worker)
-        if silent > limits.CLUSTER_SILENCE_SECONDS:
-            return f"worker {self._worker} was lost: no message for {silent:.0f} s"
+        if (why := self._silent() or self._without_it()) is not None:
+            return why
         if now > end_by:
             return f"worker {self._worker} did not answer in time"
         if self._control.interrupted.is_set():
             self._stopped_at = self._stopped_at or now
             self._tell_cancel(now)
-            if now - self._stopped_at > limits.CLUSTER_STOP_SECONDS:
-                return "the daemon stopped"
+            if self._given is None or now - self._stopped_at > limits.CLUSTER_STOP_SECONDS:
+                return self._control.because
         if self._control.cancelled.is_set():
-            if not self._given:
-                return "cancelled before it started"
             self._cancelled_at = self._cancelled_at or now
             self._tell_cancel(now)
-            if now - self._cancelled_at > limits.CLUSTER_CANCEL_SECONDS:
+            if self._given is None or now - self._cancelled_at > limits.CLUSTER_CANCEL_SECONDS:
                 return f"cancelled, but worker {self._worker} did not say how it ended"
         return None
+
+    def _silent(self) -> str | None:
+        """Why its silence means that it has ended the run by now, if it does."""
+        silent = self._ledger.silent_for(self._worker)
+        if silent <= self._away_sec + limits.CLUSTER_AFTER_AWAY_SECONDS:
+            return None
+        if (problem := self._link.wire.alarm or self._link.lead.problem) is not None:
+            return f"nothing was heard from worker {self._worker} for {silent:.0f} s, through the broker: {problem}"
+        return f"worker {self._worker}, its machine or its net stopped: nothing was heard from it for {silent:.0f} s"
+
+    def _without_it(self) -> str | None:
+        """Why the worker's own statuses mean that the started run is lost, if they do."""
+        heard, boot, has_it = self._ledger.status_of(self._worker, self._nonce)
+        if self._given is None or heard <= self._given or has_it:
+            self._absent = None
+            return None
+        self._absent = self._absent or heard
+        if heard - self._absent <= limits.CLUSTER_GRACE_SECONDS:
+            return None
+        if boot != self._boot:
+            return f"worker {self._worker} was killed or restarted while it ran it"
+        return f"worker {self._worker} does not have the run any more, nor a result"
 
     def _tell_cancel(self, now: float) -> None:
         if now - self._cancel_told > _AGAIN_SECONDS:
             self._cancel_told = now
-            with contextlib.suppress(Unavailable):
-                self._link.tell(self._worker, "cancel", nonce=self._nonce)
+            self._tell("cancel")
 
-    def _gone(self, why: str) -> Outcome:
-        """The end without a result: the worker gets a stop message, and nothing is ever sent again."""
+    def _tell(self, type: str, **value: Any) -> None:
+        """A note that may be lost."""
         with contextlib.suppress(Unavailable):
-            self._link.tell(self._worker, "cancel", nonce=self._nonce)
-        if self._given:
+            self._link.tell(self._worker, type, nonce=self._nonce, **value)
+
+    def _gone(self, why: str, seconds: float | None = None) -> Outcome | None:
+        """The end without a result: the worker gets a stop message, and this envelope never gets a token. `seconds`:
+        how long the worker is not offered the job again, if not as long as after a refusal.
+        """
+        self._tell("cancel")
+        if self._given is not None:
             return nothing_known(f"{why}; how far the request came is not known, and it is never run again")
-        outcome = nothing_ran(f"{why}; nothing was started")
-        if self._control.cancelled.is_set():
-            return _as_cancelled(outcome)
-        return outcome
+        if self._control.cancelled.is_set() or self._control.interrupted.is_set():
+            return nothing_ran(f"{why}; nothing was started")
+        self._ledger.refused(self._worker, self._job, why, seconds or limits.CLUSTER_REFUSED_SECONDS)
+        return None
 
     def _give(self, mail: Mail, start_by: float) -> bool:
-        """Record the start, then answer; once. Raises TrailError."""
-        told = mail.value
-        refused = (
-            self._given
-            or told.get("envelope_sha256") != self._digest
-            or time.monotonic() > start_by
-            or self._lost_at is not None
-            or self._control.cancelled.is_set()
-            or self._control.interrupted.is_set()
-        )
-        if refused:
-            with contextlib.suppress(Unavailable):
-                self._link.tell(self._worker, "no", nonce=self._nonce)
+        """Record the start, then answer; again only to the same question. Whether this was the start. Raises Refused,
+        TrailError.
+        """
+        told, ask = mail.value, mail.value.get("ask")
+        ended = self._control.cancelled.is_set() or self._control.interrupted.is_set()
+        if self._given is None:
+            refused = time.monotonic() > start_by
+        else:
+            refused = ask is None or ask != self._ask
+        if refused or ended or told.get("envelope_sha256") != self._digest:
+            self._tell("no")
             return False
-        self._given = True
-        self._control.started(
-            {
-                "worker": self._worker,
-                "machine": self._ledger.machine(self._worker),
-                "envelope": self._digest,
-                "image": self._job.image,
-            }
-        )
-        self._link.tell(self._worker, "go", nonce=self._nonce, envelope_sha256=self._digest)
-        return True
+        first = self._given is None
+        if first and self._link.lead.problem is not None:
+            return False  # no token can be sent now, so nothing is claimed; the worker asks again
+        if first:
+            self._start()
+            self._ask = ask
+        self._tell("go", envelope_sha256=self._digest)
+        return first
+
+    def _start(self) -> None:
+        """Claim the request, for this worker. Raises Refused, TrailError: then no token was given."""
+        try:
+            self._control.started(
+                {
+                    "worker": self._worker,
+                    "machine": self._ledger.machine(self._worker),
+                    "envelope": self._digest,
+                    "image": self._job.image,
+                }
+            )
+        except Refused:
+            self._tell("no")
+            raise
+        _, self._boot, _ = self._ledger.status_of(self._worker, self._nonce)
+        self._given = time.monotonic()
+        self._ledger.started(self._worker)
 
     def _send_input(self, told: Mapping[str, Any]) -> None:
         """One chunk of an input of this very job, and each only so often: chunks go where everybody's beats go."""
@@ -198,18 +254,25 @@ class RemoteRun:
             data = read_chunk(self._control.inputs_folder / sha256, offset)
             self._link.send_chunk(self._worker, self._nonce, sha256, offset, data)
 
-    def _take(self, told: Mapping[str, Any], box: Mailbox) -> Outcome:
-        """A signed result: its outcome, with the outputs fetched. It wins over any loss report."""
+    def _take(self, told: Mapping[str, Any], box: Mailbox) -> Outcome | None:
+        """A signed result: its outcome, with the outputs fetched. It wins over any sign of a loss. Raises Refused,
+        TrailError.
+        """
         try:
             outcome = read_outcome(told["outcome"], self._job.limits)
             inline = _inline(told["inline"])
         except InvalidInput as error:
-            return self._gone(str(error))
-        if not self._given and outcome.status != "unavailable":
+            outcome, inline = nothing_known(str(error)), {}
+        if self._given is None:
+            if outcome.status == "unavailable":
+                return self._gone(f"nothing ran: {trail_text(outcome.detail, limits.CLUSTER_TEXT_CHARS)}")
+            self._start()  # what it did is not known: the approval is used up
             return nothing_known(
                 f"worker {self._worker} reports a run that was never allowed to start; it is never run again"
             )
-        if self._given and outcome.status == "unavailable":
+        if outcome.status == "cancelled" and not self._control.cancelled.is_set():
+            outcome = replace(outcome, status="interrupted", detail=f"Interrupted because {self._control.because}.")
+        if outcome.status == "unavailable":
             said = trail_text(outcome.detail, limits.CLUSTER_TEXT_CHARS)
             outcome = nothing_known(
                 f"worker {self._worker} had the start token and reports that nothing ran ({said}); "
@@ -221,10 +284,12 @@ class RemoteRun:
         except (Unavailable, OSError) as error:
             remove_folder(out)  # nothing of it is in the record
             why = error.strerror or "the disk refused" if isinstance(error, OSError) else str(error)
-            ended = self._gone(f"worker {self._worker} ended it as {outcome.status}, but {why}")
-            return replace(ended, status="cancelled") if self._control.cancelled.is_set() else ended
-        with contextlib.suppress(Unavailable):
-            self._link.tell(self._worker, "done", nonce=self._nonce)
+            self._tell("cancel")
+            lost = nothing_known(
+                f"worker {self._worker} ended it as {outcome.status}, but {why}; it is never run again"
+            )
+            return replace(lost, status="cancelled") if self._control.cancelled.is_set() else lost
+        self._tell("done")
         return outcome
 
     def _fetch_all(self, outcome: Outcome, inline: Mapping[str, bytes], out: Path, box: Mailbox) -> None:
@@ -257,8 +322,8 @@ class RemoteRun:
         asked = 0.0
         while True:
             now = time.monotonic()
-            if self._ledger.silent_for(self._worker) > limits.CLUSTER_SILENCE_SECONDS:
-                raise Unavailable("it was lost before its outputs came")
+            if (why := self._silent()) is not None:
+                raise Unavailable(f"before its outputs came, {why}")
             if now > until:
                 raise Unavailable("its outputs did not come in time")
             if self._control.cancelled.is_set():
@@ -266,12 +331,11 @@ class RemoteRun:
             if self._control.interrupted.is_set():
                 self._stopped_at = self._stopped_at or now
                 if now - self._stopped_at > limits.CLUSTER_STOP_SECONDS:
-                    raise Unavailable("the daemon stopped before its outputs came")
+                    raise Unavailable(f"{self._control.because} before its outputs came")
             if now - asked > _AGAIN_SECONDS * 2:
                 asked = now
                 box.wanted = (artifact.sha256, offset)
-                with contextlib.suppress(Unavailable):
-                    self._link.tell(self._worker, "want", nonce=self._nonce, sha256=artifact.sha256, offset=offset)
+                self._tell("want", sha256=artifact.sha256, offset=offset)
             try:
                 mail = box.messages.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
@@ -291,7 +355,3 @@ def _inline(value: Mapping[str, str]) -> dict[str, bytes]:
         return {name: base64.b64decode(data, validate=True) for name, data in value.items()}
     except ValueError:
         raise InvalidInput("the worker's result is not one that a runner returns") from None
-
-
-def _as_cancelled(outcome: Outcome) -> Outcome:
-    return replace(outcome, status="cancelled", detail="Cancelled before it was started; nothing ran.")

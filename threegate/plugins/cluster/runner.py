@@ -1,6 +1,7 @@
 """Runs on other machines: sends a cleared job to a worker, which judges it again before running it.
 
-Invariant: a job goes to one worker, once; this runner never sends it a second time.
+Invariant: a job gets the start token of one worker at most; one that did not start it gets no token any more before
+the job goes to another.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from threegate.core import limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Clearance
@@ -61,6 +61,7 @@ class ClusterRunner:
         broker = Broker(settings.broker, Path(settings.identity))
         broker.check()
         self._key = key
+        self._away_sec = settings.away_sec
         self.ledger = Ledger(tuple(workers))
         self._link = Link(broker, workspace, key, workers, self.ledger, boot=boot, told_file=told_file, say=say)
         self._lock = threading.Lock()
@@ -71,11 +72,6 @@ class ClusterRunner:
     def budget(self) -> ClusterBudget:
         """What the dispatcher takes leases from."""
         return ClusterBudget(self.ledger)
-
-    @property
-    def threads(self) -> int:
-        """How many requests may be with workers at once."""
-        return limits.CLUSTER_SLOTS
 
     def available(self, job: Job | None = None) -> str | None:
         """None when some live worker could run the job, else one line. The first call connects and waits a little."""
@@ -89,12 +85,14 @@ class ClusterRunner:
         return self._link.lead.problem or self.ledger.missing(job)
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
-        """Run the job on the worker that its lease is for; see Runner.run."""
+        """Run the job on the worker that its lease is for, or on the first other one that starts it; see Runner.run."""
         clearance.must_cover(job)
-        worker = self.ledger.place_of(job)
-        if worker is None:
-            return nothing_ran("no worker was reserved for this job")
-        return RemoteRun(self._link, self.ledger, self._key, worker, job, control).execute()
+        while (worker := self.ledger.place_of(job)) is not None:
+            run = RemoteRun(self._link, self.ledger, self._key, worker, job, control, self._away_sec)
+            if (outcome := run.execute()) is not None:
+                return outcome
+            self.ledger.move(job)
+        return nothing_ran(self.ledger.missing(job) or "no worker has room for it now")
 
     def close(self) -> None:
         """Disconnect."""

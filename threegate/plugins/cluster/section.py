@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from threegate.core import limits
 from threegate.core.settings import Section, Settings
 from threegate.core.toml_table import Table, setting
 
@@ -27,6 +28,15 @@ class ClusterSettings(Table):
         default="", description="absolute path of the folder with ca.pem, tls.pem and tls.key of this daemon"
     )
     workers: tuple[str, ...] = setting(default=(), description="enrolled workers: the verifier key that each printed")
+    away_sec: int = setting(
+        default=20,
+        ge=limits.CLUSTER_AWAY_LEAST,
+        le=limits.CLUSTER_AWAY_MOST,
+        description="seconds that the broker or this daemon may be away before a worker ends its runs",
+    )
+    slots: int = setting(
+        default=256, ge=1, le=limits.CLUSTER_SLOTS, description="requests that are with workers at once"
+    )
 
 
 SECTION = Section(ClusterSettings, addresses=("broker",))

@@ -24,7 +24,7 @@ class DrillWatch(Work):
     """Checks now and then; if no one consented, that only reads the trail's index."""
 
     def __init__(self, daemon: DaemonParts) -> None:
-        self._on_draft = daemon.on_draft
+        super().__init__(daemon)
         self._looked = -inf
 
     def turn(self, context: Context, *, off: bool) -> int:
@@ -47,7 +47,7 @@ class DrillWatch(Work):
         drill = place_drill(context) if due is not None and due <= now else None
         if drill is None:
             return 0
-        _tell(context, drill, self._on_draft)
+        _tell(context, drill, self._daemon.on_draft)
         return 1
 
 

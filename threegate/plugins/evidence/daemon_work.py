@@ -18,7 +18,7 @@ class EvidenceWork(Work):
     """The witnesses and the file. While launches are stopped, the file is written on."""
 
     def __init__(self, daemon: DaemonParts) -> None:
-        self._settings = daemon.settings
+        super().__init__(daemon)
         self._witnesses = WitnessRequests(daemon.trail, daemon.log)
         self._metrics = MetricsFile(daemon.workspace, daemon.log, self._metrics_settings)
 
@@ -43,5 +43,5 @@ class EvidenceWork(Work):
         self._witnesses.close(limits.WITNESS_SECONDS if wait else 0.0)
 
     def _metrics_settings(self) -> MetricsSettings:
-        settings = self._settings()
+        settings = self._daemon.settings()
         return MetricsSettings() if "evidence" in settings.plugins.off else settings.section(MetricsSettings)

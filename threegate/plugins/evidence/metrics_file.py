@@ -19,7 +19,7 @@ from threegate.daemon.log import Log
 from threegate.plugins.evidence.section import MetricsSettings
 
 if TYPE_CHECKING:
-    from threegate.plugins.evidence.gauge import WorkspaceGauge
+    from threegate.plugins.serve.gauge import WorkspaceGauge
 
 _MODE = 0o644
 _IDLE_SECONDS = 5.0
@@ -64,7 +64,7 @@ class MetricsFile:
             if problem is None:
                 if self._gauge is None:
                     # Here, in this thread: prometheus-client takes 0.1 s to import, and is not there without the extra.
-                    from threegate.plugins.evidence.gauge import WorkspaceGauge
+                    from threegate.plugins.serve.gauge import WorkspaceGauge
 
                     self._gauge = WorkspaceGauge(self._workspace)
                 text = self._gauge.text(daemon_runs=running)

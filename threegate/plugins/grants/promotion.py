@@ -51,7 +51,7 @@ class Promotion(Work):
     """
 
     def __init__(self, daemon: DaemonParts) -> None:
-        self._log, self._drafts = daemon.log, daemon.drafts
+        super().__init__(daemon)
         self._fresh: dict[Path, None] = {}
         """Drafts that were not compared yet."""
         self._changed = 0
@@ -70,7 +70,7 @@ class Promotion(Work):
             changed = os.stat(context.workspace.grants).st_mtime_ns
             if changed != self._changed:
                 self._changed = changed
-                self._fresh.update(dict.fromkeys(sorted(self._drafts())))
+                self._fresh.update(dict.fromkeys(sorted(self._daemon.drafts())))
         paths = list(islice(self._fresh, _COMPARED))
         if not paths:
             return 0
@@ -78,19 +78,19 @@ class Promotion(Work):
             promoted = use_grants(
                 context,
                 paths,
-                failed=lambda path, error: self._log.say(
+                failed=lambda path, error: self._daemon.log.say(
                     "grants", file=path.name, what=f"internal error: {place_of(error)}; please report it"
                 ),
             )
         except DiskFull:
             raise
         except (InvalidInput, Unavailable) as error:
-            self._log.say("grants", what=f"{error}; no grant is used until this is fixed")
+            self._daemon.log.say("grants", what=f"{error}; no grant is used until this is fixed")
             return 0
         for path in paths:
             self._fresh.pop(path, None)
         for item in promoted:
-            self._log.say("granted", file=item.path.name, what=item.approval_sha256)
+            self._daemon.log.say("granted", file=item.path.name, what=item.approval_sha256)
         return len(paths)
 
 

@@ -45,20 +45,19 @@ class Notices(Work):
     """Sends notices in its own thread, which starts with the first one. Without URLs, it imports nothing."""
 
     def __init__(self, daemon: DaemonParts) -> None:
-        self._settings = daemon.settings
-        self._log = daemon.log
+        super().__init__(daemon)
         self._queue: queue.Queue[tuple[tuple[Target, ...], str, str] | None] = queue.Queue(_WAITING)
         self._thread: threading.Thread | None = None
         self._beginning = threading.Lock()
 
     def draft_waits(self, *draft: *WaitingDraft) -> None:
-        settings = self._settings()
+        settings = self._daemon.settings()
         operators, _ = targets(settings)
         if operators:
             self._put(operators, *waiting_text(settings, *draft))
 
     def request_ended(self, request_id: str, status: str) -> None:
-        _, requesters = targets(self._settings())
+        _, requesters = targets(self._daemon.settings())
         if requesters:
             self._put(requesters, "A request has ended", f"{request_id}: {status}")
 
@@ -80,14 +79,14 @@ class Notices(Work):
         try:
             self._queue.put_nowait((to, title, body))
         except queue.Full:
-            self._log.say("notice", what="too many notices are waiting; one was dropped")
+            self._daemon.log.say("notice", what="too many notices are waiting; one was dropped")
 
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
             to, title, body = item
             for target in to:
                 if (problem := send(target, title, body)) is not None:
-                    self._log.say("notice", what=problem)
+                    self._daemon.log.say("notice", what=problem)
 
 
 def targets(settings: Settings) -> tuple[tuple[Target, ...], tuple[Target, ...]]:

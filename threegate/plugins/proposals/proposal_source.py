@@ -8,19 +8,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from threegate.plugins.proposals.in_workspace import check_proposal_draft
+from threegate.plugins.proposals.in_workspace import check_proposal_draft, sweep
 from threegate.review.draft_sources import DraftSource, Say, TakeFile
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from threegate.core.settings import Settings
     from threegate.core.workspace import Workspace
+    from threegate.trail.payloads.payload import Owner
     from threegate.trail.trail import Trail
 
 
 def _proposer(workspace: Workspace, trail: Trail, say: Say, settings: Callable[[], Settings]) -> TakeFile:
-    from threegate.plugins.proposals.proposer import Proposer
+    sweep(workspace)
 
-    return Proposer(workspace, trail, say, settings)
+    def take(path: Path, data: bytes, owner: Owner) -> None:
+        from threegate.plugins.proposals.proposer import Proposer
+
+        Proposer(workspace, trail, say, settings)(path, data, owner)
+
+    return take
 
 
 SOURCE: Final = DraftSource(

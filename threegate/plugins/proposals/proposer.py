@@ -35,7 +35,6 @@ class Proposer:
         self._say = say
         self._settings = settings
         """The settings in force, never those of a file that is being edited or is broken."""
-        sweep(workspace)
 
     def __call__(self, path: Path, data: bytes, owner: Owner) -> None:
         """Judge and draft it, and write its verdict. Raises TrailError, OSError."""

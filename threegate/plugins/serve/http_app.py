@@ -32,7 +32,6 @@ from threegate.core import limits
 from threegate.core.errors import InvalidInput, NoWorkspace, ThreeGateError, Unavailable
 from threegate.core.extras import has_extra
 from threegate.core.forms import FORMS, Form
-from threegate.core.plugins import Place
 from threegate.core.record import Record, schema_of
 from threegate.core.workspace import Workspace
 from threegate.plugins.serve.answers import Alive, ContractDecision, Decision, Error, Ready, schema_part
@@ -77,9 +76,6 @@ _RETRY_AFTER: Final = {
         "schema": {"type": "integer", "format": "int32", "minimum": 1, "maximum": 60},
     }
 }
-
-NUMBERS: Final = Place[Callable[[Workspace, Path], Callable[[], bytes]]]("numbers")
-"""What is made of a workspace and its decision log to read its numbers, as `HttpOptions.metrics`."""
 
 
 @dataclass(frozen=True)
@@ -257,10 +253,12 @@ def _forms(workspace: Workspace | None) -> list[Form]:
 
 
 def numbers_of(workspace: Workspace | None, decisions: Path) -> Callable[[], bytes] | None:
-    """What /metrics answers; None without a workspace, the extra or a plugin that counts."""
+    """What /metrics answers; None without a workspace or the extra."""
     if workspace is None or not has_extra("metrics"):
         return None
-    return next((made(workspace, decisions) for made in NUMBERS.given(_off_in(workspace)).values()), None)
+    from threegate.plugins.serve.gauge import WorkspaceGauge
+
+    return WorkspaceGauge(workspace, decisions).text
 
 
 def _off_in(workspace: Workspace | None) -> tuple[str, ...]:

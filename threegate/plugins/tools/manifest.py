@@ -22,9 +22,7 @@ from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.record import first_problem
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.kinds import manifest_path
-from threegate.trail import moves
 from threegate.trail.index import TrailIndex
-from threegate.trail.trail import LockedTrail
 
 Place = Literal["jail", "era", "host"]
 """Where a server's process runs."""
@@ -176,8 +174,8 @@ def manifest_name(server: str) -> str:
 
 def announced_manifests(index: TrailIndex) -> dict[str, str]:
     """The digest of the manifest of each added server, by its name, as the trail announced it last."""
-    found = {path.removeprefix("tools/").removesuffix(_SUFFIX): digest for path, digest in index.files.items()}
-    return {name: digest for name, digest in found.items() if manifest_path(name) in index.files}
+    files = index.files_in("tools").items()
+    return {file.removesuffix(_SUFFIX): digest for file, digest in files if file.endswith(_SUFFIX)}
 
 
 def server_names(index: TrailIndex) -> tuple[str, ...]:
@@ -211,12 +209,6 @@ def manifest_bytes(workspace: Workspace, name: str) -> bytes | None:
         return None
     except OSError as error:
         raise Unavailable(f"tools/{file}: cannot be read ({error.strerror or error})") from None
-
-
-def settle_manifests(workspace: Workspace, held: LockedTrail) -> None:
-    """Complete or undo an interrupted addition, refresh or removal of a server. Raises OSError."""
-    announced = {manifest_name(name): digest for name, digest in announced_manifests(held.index).items()}
-    moves.settle_changes(workspace.tools, announced, max_bytes=limits.TOOLS_MANIFEST_BYTES)
 
 
 def parse_manifest(data: bytes) -> Manifest:

@@ -2,7 +2,7 @@
 
 Invariant: a manifest gets into `tool-exec/tools/` only with an operator's signature over its digest, after an
 event on disk. A step that a crash interrupted is completed or undone by the next process
-(`settle_manifests`). To be inspected, a server is started once, where it is going to run, and none of its
+(`trail.moves.change_file`). To be inspected, a server is started once, where it is going to run, and none of its
 tools is called. An existing manifest is used only if it is the one the trail recorded.
 """
 
@@ -38,7 +38,6 @@ from threegate.plugins.tools.manifest import (
     manifest_name,
     parse_manifest,
     read_manifest,
-    settle_manifests,
 )
 from threegate.plugins.tools.mcp.server_image import image_digest, refuse_hiding
 from threegate.plugins.tools.program_tree import program_digests
@@ -218,7 +217,8 @@ def remove_server(context: Context, name: str, *, actor: str) -> None:
 def _settled(context: Context) -> Iterator[LockedTrail]:
     """The locked trail, with the manifests that it names."""
     with context.trail.locked() as held:
-        settle_manifests(context.workspace, held)
+        announced = held.index.files_in("tools")
+        moves.settle_changes(context.workspace.tools, announced, max_bytes=limits.TOOLS_MANIFEST_BYTES)
         yield held
 
 

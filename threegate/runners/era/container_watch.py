@@ -214,7 +214,7 @@ class ContainerWatch:
         if self._control.cancelled.is_set():
             return "cancelled", "Cancelled by the operator while it ran."
         if self._control.interrupted.is_set():
-            return "interrupted", "Interrupted because the daemon stopped."
+            return "interrupted", f"Interrupted because {self._control.because}."
         if (over := self.unheard()) is not None:
             return "interrupted", over
         if now >= deadline:

@@ -230,7 +230,7 @@ class Drive:
         if self._control.cancelled.is_set():
             self._stop("cancelled", "Cancelled by the operator while it ran.")
         elif self._control.interrupted.is_set():
-            self._stop("interrupted", "Interrupted because the daemon stopped.")
+            self._stop("interrupted", f"Interrupted because {self._control.because}.")
         elif time.monotonic() >= self._deadline:
             self._stop("timed_out", f"timed_out: the time limit of {self._bounds.time_sec} s was reached.")
         elif self.ended is not None:

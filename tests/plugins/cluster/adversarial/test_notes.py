@@ -95,7 +95,7 @@ def daemon(tmp_path: Any):
         {"machine": "\x1b[2J"},
         {"images": ["x"] * 1_000},
         {"images": ["x" * 1_000]},
-        {"running": [[NONCE, "TR-a"]] * (limits.CLUSTER_SLOTS + 1)},
+        {"running": [[NONCE, "TR-a"]] * (limits.CLUSTER_RUNS + 1)},
         {"running": [["x", "TR-a"]]},
         {"running": [[NONCE, "x" * 1_000]]},
         {"cores": "9" * 1_000},
@@ -303,7 +303,7 @@ def test_a_replayed_go_starts_nothing(tmp_path: Any, monkeypatch: pytest.MonkeyP
 
     def job() -> Active:
         control = Control(tmp_path / "run", tmp_path, "ws", "0" * 16)
-        return Active(NONCE, "TR-a", "b" * 16, DIGEST, control, frozenset())
+        return Active(NONCE, "TR-a", "b" * 16, DIGEST, control, frozenset(), 1)
 
     recorded: list[bytes] = []
 
@@ -325,7 +325,7 @@ def test_a_worker_takes_no_chunk_that_it_did_not_ask_for(tmp_path: Any) -> None:
     from threegate.runners.interface import Control
 
     agent = Agent(Broker("amqps://127.0.0.1:1/x", tmp_path), "w1", key(), key("d").public, None, lambda line: None)  # type: ignore[arg-type]
-    active = Active(NONCE, "TR-a", "b", DIGEST, Control(tmp_path, tmp_path, "ws", "0" * 16), frozenset({DIGEST}))
+    active = Active(NONCE, "TR-a", "b", DIGEST, Control(tmp_path, tmp_path, "ws", "0" * 16), frozenset({DIGEST}), 1)
     agent.enter(active)
     chunk = {"nonce": NONCE, "sha256": DIGEST, "offset": 0}
     for nonce in (NONCE, "3" * 32):

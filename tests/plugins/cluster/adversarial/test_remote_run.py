@@ -19,6 +19,7 @@ from tests.engine_fixtures import monty_job
 from tests.plugins.cluster.test_parts import outcome, told
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
+from threegate.core.errors import Refused
 from threegate.core.workspace import Workspace
 from threegate.plugins.cluster.broker import Broker
 from threegate.plugins.cluster.ledger import Ledger
@@ -31,6 +32,7 @@ from threegate.trail.workspace_key import SigningKey
 
 DATA = b"x" * 300_000
 DIGEST = hashlib.sha256(DATA).hexdigest()
+AWAY = 7
 INPUT = hashlib.sha256(b"y" * 10).hexdigest()
 
 
@@ -57,6 +59,7 @@ class Stage:
             told_file=None,
             say=lambda line: None,
         )
+        self.link.lead._heard = float("inf")  # this daemon leads
         self.link.send_job = self._send_job  # type: ignore[method-assign]
         self.link.tell = self._tell  # type: ignore[method-assign]
         self.link.send_chunk = self._send_chunk  # type: ignore[method-assign]
@@ -66,16 +69,23 @@ class Stage:
         self.control = Control(tmp_path / "run", tmp_path / "inputs", "ws-" + "0" * 32, "b" * 16)
         self.control.evidence = Evidence("TR.md", b"x", b"x", {}, 1, None, None, "0" * 64, False, None, Platform())
         self.control.started = self._started
+        self.job = replace(monty_job("1"), inputs=(JobInput("a", INPUT, 10, False),))
         self.out = tmp_path / "run" / "out"
         self._notes: queue.Queue[tuple[str, dict[str, Any]] | None] = queue.Queue()
 
     def run(self) -> Outcome:
-        """The outcome that the launch would record."""
-        job = replace(monty_job("1"), inputs=(JobInput("a", INPUT, 10, False),))
+        """The outcome of a run that this worker started, or of which nobody else may start it."""
+        outcome = self.place()
+        assert outcome is not None
+        return outcome
+
+    def place(self) -> Outcome | None:
+        """The same; None if the job may go to another worker."""
+        job = self.job
         acting = threading.Thread(target=self._act, daemon=True)
         acting.start()
         try:
-            return RemoteRun(self.link, self.ledger, self.key, "w1", job, self.control).execute()
+            return RemoteRun(self.link, self.ledger, self.key, "w1", job, self.control, AWAY).execute()
         finally:
             self._notes.put(None)
             acting.join(5)
@@ -191,10 +201,11 @@ def test_unavailable_after_the_start_token_is_not_believed(tmp_path: Path, then:
 
 
 def test_a_run_without_a_token_is_not_tried_again(tmp_path: Path) -> None:
-    """A worker that tells of a run which nobody let start: what it did is not known."""
+    """A worker that tells of a run which nobody let start: what it did is not known, so the approval is used up."""
     stage = Stage(tmp_path, lambda stage, kind, _: stage.result(ended()) if kind == "job" else None)
     found = stage.run()
-    assert (found.status, stage.starts) == ("interrupted", 0) and "never" in found.detail
+    assert (found.status, stage.starts) == ("interrupted", 1) and "never" in found.detail
+    assert "go" not in stage.told
 
 
 def test_a_second_question_gets_no_second_token(tmp_path: Path) -> None:
@@ -254,3 +265,162 @@ def test_an_outcome_that_no_record_can_hold_is_not_written(tmp_path: Path) -> No
 
     found = Stage(tmp_path, taken_over(lies)).run()
     assert found.status == "interrupted" and found.retry_after_sec is None
+
+
+def lost(stage: Stage) -> None:
+    """What the broker says when it returns the job: after a restart of it, of every job that runs."""
+    stage.link._deliver(stage.nonce, None, Mail("lost", {"why": "delivery_limit"}))
+
+
+def reports(stage: Stage, has_it: bool, boot: str = "1") -> None:
+    """A status of the worker."""
+    running = [[stage.nonce, "TR-a"]] if has_it else []
+    stage.ledger.hear("w1", told(running=running, boot=boot))
+
+
+@pytest.mark.parametrize(
+    ("said", "unfit"),
+    [
+        (lambda stage: stage.answers("refused", code="signer_unknown", message="no such signer"), True),
+        (lambda stage: stage.result(ended(status="unavailable", detail="no container")), True),
+        (lambda stage: stage.answers("refused", code="worker_full", message="no room"), False),
+        (lost, False),
+    ],
+    ids=["refused", "nothing ran", "full", "lost"],
+)
+def test_what_never_had_a_token_goes_to_another_worker(tmp_path: Path, said: Any, unfit: bool) -> None:
+    """Nothing is claimed, the worker is told to leave it, and a late question of it gets no token."""
+    stage = Stage(tmp_path, lambda stage, kind, _: said(stage) if kind == "job" else None)
+    assert stage.place() is None and stage.starts == 0
+    assert stage.told == ["cancel"] and not stage.link._boxes
+    assert stage.ledger.reserve(stage.job) is None, "it is not offered the same job at once"
+    [(until, _)] = stage.ledger.seats()[0].refused.values()
+    assert (until - time.monotonic() > 5) is unfit
+
+
+def test_a_worker_that_does_not_ask_loses_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CLUSTER_START_SECONDS", 1)
+    stage = Stage(tmp_path, lambda stage, kind, _: None)
+    assert stage.place() is None and "did not answer in time" in str(stage.ledger.missing(stage.job))
+
+
+def test_the_same_question_gets_its_token_again(tmp_path: Path) -> None:
+    """The answer was lost with the broker: the worker repeats its question, and `started` is recorded once."""
+
+    def worker(stage: Stage, kind: str, _: dict[str, Any]) -> None:
+        if kind == "job":
+            for ask in ("1" * 32, "1" * 32, "2" * 32):
+                stage.answers("may-start", ask=ask)
+        elif kind == "no":
+            stage.result(ended())
+
+    stage = Stage(tmp_path, worker)
+    assert stage.run().status == "succeeded"
+    assert (stage.starts, stage.told) == (1, ["go", "go", "no", "done"])
+
+
+def test_without_the_lead_nothing_is_claimed(tmp_path: Path) -> None:
+    """Another daemon may have the message: the question is answered when it is known who leads."""
+
+    def worker(stage: Stage, kind: str, _: dict[str, Any]) -> None:
+        if kind == "job":
+            stage.link.lead._heard = None
+            stage.answers("may-start", ask="1" * 32)
+            stage.answers("refused", code="no_token", message="the daemon gave no start token")
+
+    stage = Stage(tmp_path, worker)
+    assert stage.place() is None and (stage.starts, stage.told) == (0, ["cancel"])
+
+
+def test_a_request_that_may_not_start_any_more_gets_no_token(tmp_path: Path) -> None:
+    """Cancelled or changed since it was sent: the launch has its answer, and no other worker is asked."""
+    stage = Stage(tmp_path, lambda stage, kind, _: stage.answers("may-start", ask="1" * 32) if kind == "job" else None)
+
+    def refuse(_: object) -> None:
+        raise Refused("request_changed", "it may not start any more")
+
+    stage.control.started = refuse
+    assert stage.run().status == "unavailable" and stage.told == ["no"]
+
+
+def test_a_restart_of_the_broker_loses_no_run(tmp_path: Path) -> None:
+    """The broker reports the job as lost, once for each of its restarts: that alone proves nothing."""
+
+    def goes_on(stage: Stage) -> None:
+        lost(stage)
+        lost(stage)
+        stage.result(ended())
+
+    stage = Stage(tmp_path, taken_over(goes_on))
+    assert stage.run().status == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("boot", "why"), [("1", "does not have the run any more"), ("c", "was killed or restarted while it ran it")]
+)
+def test_a_worker_without_the_run_has_lost_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, boot: str, why: str
+) -> None:
+    """Not by its first status, which may have been made before the run was there."""
+    monkeypatch.setattr(limits, "CLUSTER_GRACE_SECONDS", 0.0)
+    stage = Stage(tmp_path, lambda stage, kind, value: None)
+    run = RemoteRun(stage.link, stage.ledger, stage.key, "w1", stage.job, stage.control, AWAY)
+    stage.nonce = run._nonce
+    reports(stage, False)
+    assert run._without_it() is None, "no token was given"
+    run._start()
+    assert run._without_it() is None, "that status was there before"
+    for has_it in (False, True, False):
+        reports(stage, has_it, boot)
+        assert run._without_it() is None
+    reports(stage, False, boot)
+    assert why in str(run._without_it())
+
+
+@pytest.mark.parametrize(
+    ("broker", "why"),
+    [
+        (lambda link: None, "worker w1, its machine or its net stopped: nothing was heard"),
+        (lambda link: setattr(link.wire, "alarm", "it has an alarm: low on memory"), "low on memory"),
+        (lambda link: link.lead.lose(), "the broker has not answered yet"),
+    ],
+    ids=["a frozen worker", "an alarm", "a cut net"],
+)
+def test_silence_says_whose_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: Any, why: str) -> None:
+    monkeypatch.setattr(limits, "CLUSTER_AFTER_AWAY_SECONDS", 0.5 - AWAY)
+    stage = Stage(tmp_path, taken_over(lambda stage: broker(stage.link)))
+    found = stage.run()
+    assert found.status == "interrupted" and why in found.detail and stage.starts == 1
+
+
+def test_a_run_that_ends_because_the_daemon_stops_is_not_cancelled(tmp_path: Path) -> None:
+    """The worker is told to cancel it; no person did."""
+
+    def stops(stage: Stage) -> None:
+        stage.control.interrupt("the daemon stopped")
+
+    def worker(stage: Stage, kind: str, value: dict[str, Any]) -> None:
+        taken_over(stops)(stage, kind, value)
+        if kind == "cancel":
+            stage.result(ended(status="cancelled", detail="Cancelled by the operator while it ran."))
+
+    found = Stage(tmp_path, worker).run()
+    assert (found.status, found.detail) == ("interrupted", "Interrupted because the daemon stopped.")
+
+
+def test_a_result_that_nobody_can_read_before_the_token_uses_the_approval_up(tmp_path: Path) -> None:
+    """It may have run."""
+
+    def worker(stage: Stage, kind: str, _: dict[str, Any]) -> None:
+        if kind == "job":
+            stage.answers("result", outcome={}, inline={})
+
+    stage = Stage(tmp_path, worker)
+    assert stage.run().status == "interrupted" and stage.starts == 1
+
+
+@pytest.mark.parametrize("event", ["cancelled", "interrupted"])
+def test_what_is_stopped_before_its_start_goes_to_nobody(tmp_path: Path, event: str) -> None:
+    stage = Stage(tmp_path, lambda stage, kind, _: getattr(stage.control, event).set())
+    assert stage.run().status == "unavailable" and stage.starts == 0
+    assert stage.ledger.reserve(stage.job) == "w1", "the worker did nothing wrong"

@@ -1,7 +1,7 @@
 """The worker's own connection to the daemon: its status, the notes it answers, and the fence.
 
 Invariant: only notes that the workspace's key signed for this worker count; a run whose daemon has sent
-nothing for CLUSTER_FENCE_SECONDS is stopped here, which is before the broker or the daemon can report it
+nothing for the time that its envelope allows (`away_sec`) is stopped here, which is before the daemon counts it as
 lost; a run of a previous daemon is stopped as soon as a newer one sends a message. A start token
 counts only as the answer to the query that this life of the worker sent. The listener publishes nothing and
 removes nothing, because it could not receive meanwhile.
@@ -43,6 +43,7 @@ from threegate.trail.event import trail_text
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 
 _LOOK_SECONDS = 0.25
+_ASK_SECONDS = 3.0
 _RESEND_SECONDS = 5.0
 _CHUNK_SECONDS = 6.0
 _CHUNK_TRIES = 3
@@ -69,6 +70,8 @@ class Active:
     envelope_sha256: str
     control: Control
     inputs: frozenset[str]
+    away_sec: int
+    """How long it goes on without a beat of its daemon."""
     wanted: tuple[str, int] | None = None
     """The chunk (sha256, offset) that was asked for: there is room for it and for no other."""
     messages: queue.Queue[tuple[str, Mapping[str, Any], bytes]] = field(
@@ -148,10 +151,12 @@ class Agent:
         self._wire.publish(result_exchange(self.name), self.name, sealed, lasting=lasting)
 
     def enter(self, active: Active) -> bool:
-        """Receive notes for this nonce from now on. False if it is already known."""
+        """Receive notes for this nonce from now on. False if it is already known. Raises Refused."""
         with self._lock:
             if active.nonce in self._active:
                 return False
+            if len(self._active) >= limits.CLUSTER_RUNS:
+                raise Refused("worker_full", "this worker has as many jobs as its status can name")
             self._active[active.nonce] = active
             self._boots.setdefault(active.boot, _Heard(0, time.monotonic()))
             return True
@@ -167,15 +172,18 @@ class Agent:
             return frozenset().union(*(active.inputs for active in self._active.values()))
 
     def may_start(self, active: Active) -> bool:
-        """Request the start token and wait for it. Raises Unavailable if it could not be requested.
+        """Request the start token and wait for it; the same question again while no answer comes.
 
         The query contains a random value that the daemon's answer repeats: a recorded token starts nothing a
         second time, even if the journal was rolled back.
         """
-        ask = secrets.token_hex(16)
-        self.tell("may-start", nonce=active.nonce, envelope_sha256=active.envelope_sha256, ask=ask)
-        until = time.monotonic() + limits.CLUSTER_TOKEN_SECONDS
-        while time.monotonic() < until and not _ended(active.control):
+        ask, asked = secrets.token_hex(16), 0.0
+        until = time.monotonic() + limits.CLUSTER_TOKEN_SECONDS + active.away_sec
+        while (now := time.monotonic()) < until and not _ended(active.control):
+            if now - asked > _ASK_SECONDS:
+                asked = now
+                with contextlib.suppress(Unavailable):  # the broker may be back in time
+                    self.tell("may-start", nonce=active.nonce, envelope_sha256=active.envelope_sha256, ask=ask)
             try:
                 kind, note, _ = active.messages.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
@@ -224,7 +232,7 @@ class Agent:
                     self._say("the daemon has begun a new life; what ran for its last one is ended")
                     for active in self._active.values():
                         if active.boot != boot:
-                            active.control.interrupted.set()
+                            active.control.interrupt("the daemon was restarted")
                 self._newest = boot
             elif seq > heard.seq:
                 heard.seq, heard.at = seq, time.monotonic()
@@ -279,9 +287,11 @@ class Agent:
                 for active in self._active.values():
                     heard = self._boots.get(active.boot)
                     silent = now - heard.at if heard is not None else 0.0
-                    if silent > limits.CLUSTER_FENCE_SECONDS and not active.control.interrupted.is_set():
+                    if silent > active.away_sec and not active.control.interrupted.is_set():
                         self._say(f"{active.request_id}: no sign of the daemon for {silent:.0f} s; it is ended")
-                        active.control.interrupted.set()
+                        active.control.interrupt(
+                            f"worker {self.name} had no sign of the daemon for {silent:.0f} s (broker, net or daemon)"
+                        )
 
     def _tell_status(self) -> None:
         while not self._stop.is_set():
@@ -295,7 +305,9 @@ class Agent:
     def _status(self) -> dict[str, Any]:
         have = self.capacity
         with self._lock:
-            running = [[active.nonce, active.request_id] for active in self._active.values()]
+            here = {active.nonce: active.request_id for active in self._active.values()}
+        for kept in self._outbox.waiting():  # its result is not lost: it is sent again
+            here.setdefault(kept.nonce, kept.folder.name.rpartition(".")[0])
         return {
             "time": int(time.time()),
             "machine": re.sub(r"[^A-Za-z0-9._-]", "-", platform.node())[: limits.CLUSTER_NAME_CHARS],
@@ -305,14 +317,14 @@ class Agent:
             "images": list(have.images),
             "healthy": self.problem is None,
             "reason": trail_text(self.problem or "", limits.CLUSTER_TEXT_CHARS),
-            "running": running[: limits.CLUSTER_SLOTS],
+            "running": [list(item) for item in here.items()][: limits.CLUSTER_RUNS],
         }
 
     def interrupt_all(self) -> None:
         """End everything that is here."""
         with self._lock:
             for active in self._active.values():
-                active.control.interrupted.set()
+                active.control.interrupt(f"worker {self.name} was stopped")
 
     def tell_now(self) -> None:
         """The status at once, after it changed."""

@@ -131,9 +131,10 @@ class JobHandler:
                 self._store.folder,
                 f"{self._workspace_id}.{self._agent.name}",
                 self._boot,
-                lease_sec=limits.CLUSTER_FENCE_SECONDS,
+                lease_sec=envelope.away_sec,
             ),
             frozenset(item.sha256 for item in job.inputs),
+            envelope.away_sec,
         )
         with lease:
             if not self._agent.enter(active):
@@ -164,6 +165,7 @@ class JobHandler:
         self._journal.spend(verified.spent(now))
         active.control.leased = since_boot()
         if not self._agent.may_start(active):
+            self._journal.give_back(active.nonce)
             raise Refused("no_token", "the daemon gave no start token")
         active.control.run_folder.mkdir(mode=0o700)
         self._say(f"started {active.request_id}")

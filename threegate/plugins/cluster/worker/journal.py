@@ -1,17 +1,19 @@
 """The nonce journal: what has been started here, kept until it has expired.
 
 Invariant: `spend` returns only when the entry is on disk (fdatasync), and never twice for a nonce, an approval or a
-request; what was spent stays spent over a restart until every signature that could start it again has expired. A
-clock that was set back behind the last entry is a refusal, since an expired entry may be forgotten.
+request, unless no start token came for it (`give_back`; the envelope's nonce stays spent); what was spent stays spent
+over a restart until every signature that could start it again has expired. A clock that was set back behind the last
+entry is a refusal, since an expired entry may be forgotten.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -110,7 +112,21 @@ class NonceJournal:
                     f"{self._path}: cannot be written ({error.strerror or error}); nothing is started"
                 ) from None
 
+    def give_back(self, nonce: str) -> None:
+        """No start token came, so approval and request may come again, in another envelope. What cannot be written
+        stays spent.
+        """
+        with self._lock, contextlib.suppress(OSError):
+            entry = replace(self._spent[nonce], approval="", request_id="", grant=None)
+            durable.write_fd(self._descriptor, _line(entry), self._path)
+            durable.sync_fd(self._descriptor, self._path)
+            self._keep(entry)
+            self._lines += 1
+
     def _keep(self, entry: Spent) -> None:
+        if (old := self._spent.get(entry.nonce)) is not None:
+            self._approvals.discard(old.approval)
+            self._requests.discard(old.request_id)
         self._spent[entry.nonce] = entry
         self._approvals.add(entry.approval)
         self._requests.add(entry.request_id)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from prometheus_client import generate_latest
 
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
-from threegate.plugins.evidence.metrics import Metrics
+from threegate.plugins.serve.metrics import Metrics
 from threegate.trail.tail import TrailTail
 
 
@@ -78,11 +78,6 @@ class WorkspaceGauge:
                     return
                 self._offset += len(line)
                 yield line
-
-
-def numbers(workspace: Workspace, decisions: Path) -> Callable[[], bytes]:
-    """What /metrics of `serve http` answers: the numbers at each call, of a workspace and its decision log."""
-    return WorkspaceGauge(workspace, decisions).text
 
 
 def _files(folder: Path) -> tuple[int, float]:
