@@ -18,7 +18,8 @@ from threegate.core import limits
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SLEEP = "import time\nfor i in range(300):\n    time.sleep(0.1)\n"
-FLOOD_SECONDS = 20
+FLOOD_SECONDS, FLOOD_BYTES = 20, 2 * limits.BROKER_RESULT_BYTES
+"""At least, both."""
 WATERMARK = "400MiB"
 DAEMON_MB = 200
 """How much larger a flood may make the daemon."""
@@ -57,16 +58,20 @@ bodies = (  # a result that costs most to read, many short ones, one that is too
     b"x" * (15 << 20),
     b"x" * (1 << 20),
 )
-sent = multiprocessing.Value("Q")
+sent, most = multiprocessing.Value("Q"), int(sys.argv[4])
+
+
+def on():
+    return time.monotonic() < (until if sent.value > most else until + 60)
 
 
 def flood(body):
     number = 0
-    while time.monotonic() < until:
+    while on():
         try:
             with broker.connection() as connection:
                 channel = connection.channel()
-                while time.monotonic() < until:
+                while on():
                     number += 1
                     exchange = ("res", "out")[number % 2] + "." + me.name
                     channel.basic_publish(amqp.Message(body, channel=channel, delivery_mode=2), exchange, me.name)
@@ -80,7 +85,7 @@ work = [multiprocessing.Process(target=flood, args=(body,), daemon=True) for bod
 for one in work:
     one.start()
 for one in work:
-    one.join(max(0.1, until + 5 - time.monotonic()))
+    one.join(max(0.1, until + 65 - time.monotonic()))
 print(json.dumps({"connections": len(held), "channels": channels, "sent": sent.value}), flush=True)
 """
 
@@ -104,14 +109,14 @@ def test_a_flood_ends_nobody_elses_runs(tmp_path: Path) -> None:
         assert {running_on(cluster, name) for name in names} == {"w1", "w2"}
         stolen.kill()
         before = peak_mb(daemon.pid)
-        words = [sys.executable, "-c", FLOOD, cluster.url, str(stolen.home), str(FLOOD_SECONDS)]
-        done = subprocess.run(inside(stolen.space, *words), capture_output=True, text=True, timeout=120)
+        words = [sys.executable, "-c", FLOOD, cluster.url, str(stolen.home), str(FLOOD_SECONDS), str(FLOOD_BYTES)]
+        done = subprocess.run(inside(stolen.space, *words), capture_output=True, text=True, timeout=150)
         assert done.returncode == 0, done.stderr
         got: dict[str, Any] = json.loads(done.stdout)
         ends = cluster.wait_end(*names, on_stolen)
         grown = peak_mb(daemon.pid) - before
         print(f"{got}, daemon {before} MiB and {grown} more, broker {cluster.rabbit.memory_mb()} MiB\n{done.stderr}")
-        assert got["sent"] > 100 << 20, "this was not a flood"
+        assert got["sent"] > FLOOD_BYTES, "this was not a flood"
         assert [ends[name] for name in names] == ["succeeded", "succeeded"], cluster.daemon_log[-2000:]
         assert ends[on_stolen] == "interrupted"
         assert grown <= DAEMON_MB
