@@ -558,6 +558,9 @@ OUTCOME_DEPTH: Final = 32
 JOURNAL_LINE_BYTES: Final = 4096
 WORKER_FREE_BYTES: Final = 256 * MIB
 """Free space that a worker wants before it takes work."""
+BROKER_USER_CONNECTIONS: Final = 16
+"""Of one certificate at a time: worker and daemon have 4 each, and again as many while the broker counts lost ones."""
+BROKER_USER_CHANNELS: Final = 32
 BROKER_BEATS: Final = 4
 """Beats that wait for one worker; the oldest go first."""
 BROKER_NOTE_BYTES: Final = 1 * MIB
@@ -568,9 +571,6 @@ BROKER_RESULTS: Final = 1024
 """Notes and results of one worker that wait, however short: five seconds of what the daemon takes."""
 BROKER_CHUNKS: Final = 16
 BROKER_WAL_BYTES: Final = 32 * MIB
-BROKER_CONNECTIONS: Final = 16
-"""Of one worker's certificate: it needs 5, and as many again while the broker has not noticed that they were cut."""
-BROKER_CHANNELS: Final = 16
 SERVE_CONNECTIONS: Final = 256
 """Of one HTTP server at a time."""
 SERVE_CONNECTIONS_EACH: Final = 128

@@ -294,6 +294,8 @@ class Cluster:
             *names,
             "--host",
             BROKER_ADDRESS,
+            "--broker-dir",
+            str(self.files / "broker"),
             "--enter",
             cwd=self.place.root,
         )

@@ -13,20 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
 
 from tests.engine_fixtures import era_job, monty_job
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
-from threegate.plugins.cluster.cluster_files import definitions
 from threegate.plugins.cluster.job_envelope import make_envelope
 from threegate.plugins.cluster.ledger import ClusterBudget, Ledger
 from threegate.plugins.cluster.outcome import read_outcome, write_outcome
 from threegate.plugins.cluster.runner import enrolled
 from threegate.plugins.cluster.seal import seal
 from threegate.plugins.cluster.section import ClusterSettings
+from threegate.plugins.cluster.worker.identity import signing_key
 from threegate.plugins.cluster.worker.outbox import Outbox
-from threegate.plugins.cluster.worker.service import make_signing_key, read_identity
 from threegate.plugins.cluster.worker.store import Store
 from threegate.request.job import JobLimits, Platform
 from threegate.runners.interface import Artifact, Destination, Evidence, Outcome, Stream
@@ -253,7 +251,7 @@ def test_the_store_takes_only_what_was_signed(tmp_path: Path) -> None:
 
 def test_the_outbox_keeps_a_result_until_it_is_wanted(tmp_path: Path) -> None:
     """Over a restart; what has no result of this worker's is removed."""
-    key = make_signing_key(tmp_path / "sign.key", "w1")
+    key = signing_key(tmp_path / "sign.key", "w1")
     runs = tmp_path / "runs"
     good, torn, old = (runs / name for name in ("TR-a." + "1" * 32, "TR-b." + "2" * 32, "TR-c." + "3" * 32))
     for folder in (good, torn, old):
@@ -272,23 +270,6 @@ def test_the_outbox_keeps_a_result_until_it_is_wanted(tmp_path: Path) -> None:
     again.drop("1" * 32)
     again.drop("1" * 32)
     assert not good.exists() and kept.done.is_set()
-
-
-def test_nobody_may_more_than_it_needs() -> None:
-    """The rights of docs/cluster.md, for every user; no user has a password."""
-    made = definitions(["w1", "w2"])
-    rights = {item["user"]: (item["configure"], item["write"], item["read"]) for item in made["permissions"]}
-    assert rights["w1"] == ("^$", r"^(res|out)\.w1$", r"^(job|beat|note|chunk)\.w1$")
-    assert rights["daemon"] == ("^$", "^(job|beat|note|chunk|lead)$", r"^((res|out)\.[a-z0-9-]+|lost|lead)$")
-    assert {user["password_hash"] for user in made["users"]} == {""}
-    jobs = next(queue for queue in made["queues"] if queue["name"] == "job.w1")
-    assert jobs["arguments"] == {
-        "x-queue-type": "quorum",
-        "x-delivery-limit": 0,
-        "x-dead-letter-exchange": "lost",
-        "x-dead-letter-strategy": "at-least-once",
-        "x-overflow": "reject-publish",
-    }
 
 
 def test_enrolment_is_strict() -> None:
@@ -318,34 +299,3 @@ def test_a_request_that_nobody_signed_makes_no_envelope() -> None:
             now=datetime.now(UTC),
         )
     assert caught.value.code == "signature_missing"
-
-
-def test_the_files_of_a_cluster(bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made once, completed by a second call, nothing replaced; keys are secret; names are checked."""
-    from threegate.cli import execute
-
-    monkeypatch.chdir(bench.place.root)
-    folder = tmp_path / "cluster"
-    words = ["settings", "cluster", str(folder), "--host", "broker.example"]
-    assert execute([*words, "--worker", "w1"]) == 0
-    first = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert execute([*words, "--worker", "w2"]) == 0
-    kept = [path for path in first if path.name not in ("definitions.json", "rabbitmq.conf", "rabbitmq-env.conf")]
-    assert all(path.read_bytes() == first[path] for path in kept)
-    assert {path.name for path in (folder / "workers").iterdir()} == {"w1", "w2"}
-    for path in folder.rglob("*.key"):
-        assert path.stat().st_mode & 0o077 == 0, path
-    server = x509.load_pem_x509_certificate((folder / "broker" / "tls.pem").read_bytes())
-    names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == ["broker.example"]
-    assert "listeners.tcp = none" in (folder / "broker" / "rabbitmq.conf").read_text()
-    identity = read_identity(folder / "workers" / "w1")
-    assert (identity.name, identity.workspace_id) == ("w1", bench.trust.workspace_id)
-    assert execute([*words[:3], "--worker", "Bad_Name"]) == 2
-    assert execute(["settings", "cluster", str(tmp_path / "empty")]) == 2
-    (folder / "workers" / "w1" / "sign.key").chmod(0o644)
-    with pytest.raises(Unavailable, match="chmod 600"):
-        read_identity(folder / "workers" / "w1")
-    (folder / "workers" / "w2" / "sign.key").unlink()
-    made = read_identity(folder / "workers" / "w2").key.public
-    assert read_identity(folder / "workers" / "w2").key.public == made

@@ -41,6 +41,7 @@ def documented_unit() -> str:
     for ours, theirs in (
         ("/opt/threegate/bin/threegate", f"{sys.executable} -P -m threegate"),
         ("amqps://broker.example:5671/threegate", BROKER),
+        ("ProtectHome=yes", "ProtectHome=read-only"),  # the interpreter may lie below /root
     ):
         assert ours in unit
         unit = unit.replace(ours, theirs)
@@ -56,7 +57,7 @@ def machine() -> Iterator[Machine]:
         booted.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{HOME}/key")
         threegate(booted, "init", str(WS), "--key", f"{HOME}/key.pub", cwd=HOME)
         words = ["settings", "cluster", str(FILES), "--worker", "w1", "--host", "127.0.0.1", "--enter"]
-        threegate(booted, *words)
+        threegate(booted, *words, "--broker-dir", f"{FILES}/broker")
         start_broker(booted)
         yield booted
 
@@ -103,7 +104,12 @@ def run_one(machine: Machine, slug: str) -> str:
 def test_the_documented_unit(machine: Machine) -> None:
     """It takes work; killed, it is back by itself and takes the next; stopped, it leaves no process behind."""
     identity = FILES / "workers" / "w1"
+    machine.run("useradd", "--system", "--home-dir", "/var/lib/threegate-worker", "threegate-worker")
+    for folder in reversed(Path(sys.executable).resolve().parents):
+        machine.run("chmod", "a+rx", str(folder))
     machine.run("cp", "-r", str(identity), "/etc/threegate-worker")
+    machine.run("install", "-d", "-m", "0700", "/var/lib/threegate-worker")
+    machine.run("chown", "-R", "threegate-worker", "/etc/threegate-worker", "/var/lib/threegate-worker")
     unit = machine.root / "etc/systemd/system/threegate-worker.service"
     unit.write_text(documented_unit())
     looked = machine.run("systemd-analyze", "verify", "/etc/systemd/system/threegate-worker.service", check=False)

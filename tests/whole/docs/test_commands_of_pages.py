@@ -118,12 +118,10 @@ NOT_RUN = {
     "sudo threegate -w /srv/gate/ws settings service install": (
         "changes the machine: tests of the service run it on a root of their own"
     ),
-    "threegate settings cluster ~/cluster --worker w1 --worker w2 --host broker.example --enter": (
-        "makes a broker's keys and starts it: tests/plugins/cluster"
-    ),
-    "threegate serve worker --broker amqps://broker.example:5671/threegate --operators /etc/threegate-worker/operators \\": (  # noqa: E501
-        "runs until it is stopped: tests/plugins/cluster"
-    ),
+    "apt-get install rabbitmq-server": "changes the machine: tests/plugins/cluster/test_cluster_page.py types this page",
+    "systemctl restart rabbitmq-server": "the same",
+    "systemctl enable --now threegate-worker": "the same",
+    "sudo threegate -w /srv/gate/ws settings service install --yes": "the same",
     "threegate run": "runs until it is stopped: every test with a daemon",
     "sudo apt-get install bubblewrap socat": "changes the machine",
     "pip install 'threegate[agents,mcp]'": "changes the environment",

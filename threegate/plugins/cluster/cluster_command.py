@@ -15,14 +15,26 @@ from threegate.setup.settings_file import toml_value
 def cluster(
     folder: Annotated[Path, argument("DIR", "The folder for the files; keep it secret.")],
     worker: Annotated[
-        list[str] | None,
-        typer.Option("--worker", metavar="NAME", help="A worker (repeatable)."),
+        list[str] | None, typer.Option("--worker", metavar="NAME", help="A worker to add (repeatable).")
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option("--remove", metavar="NAME", help="A worker to shut out (repeatable).")
     ] = None,
     host: Annotated[
-        str,
-        typer.Option("--host", metavar="NAME", help="The broker's name or address, reachable from all machines."),
-    ] = "localhost",
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The broker's port.")] = 5671,
+        str | None,
+        typer.Option("--host", metavar="NAME", help="The broker's name or address, reachable from all machines; kept."),
+    ] = None,
+    port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="The broker's port; kept.")] = None,
+    vhost: Annotated[
+        str | None, typer.Option("--vhost", metavar="NAME", help="The broker's virtual host for this daemon; kept.")
+    ] = None,
+    broker_dir: Annotated[
+        str | None,
+        typer.Option("--broker-dir", metavar="DIR", help="Where broker/ will be on the broker's machine; kept."),
+    ] = None,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Replace certificates that have ended or end within 30 days.")
+    ] = False,
     enter: Annotated[
         bool, typer.Option("--enter", help="Write broker, identity and workers to threegate.toml.")
     ] = False,
@@ -30,25 +42,37 @@ def cluster(
 ) -> None:
     """Make a development CA, certificates and RabbitMQ files.
 
-    Run the command again to add workers.
+    Run it again to add or remove workers, and after a change of the operators: it prints what to copy where.
 
     Example: threegate settings cluster cluster --worker w1 --worker w2 --host broker.example --enter
     """
     workspace = workspace_here()
-    made = make_cluster(workspace, folder.absolute(), worker or [], host=host, port=port)
-    if enter:
-        enter_cluster(workspace, made, actor="operator")
+    given = {"host": host, "port": port, "vhost": vhost, "broker_dir": broker_dir}
+    named = {name: value for name, value in given.items() if value is not None}
+    made = make_cluster(workspace, folder.absolute(), worker or [], remove=remove or [], renew=renew, **named)
+    entered = (enter or bool(remove)) and enter_cluster(workspace, made, enter=enter, actor="operator")
+    ends = {name: end.strftime("%Y-%m-%d") for name, end in made.ends.items()}
     if wants_json(json_):
         emit_json(
             {
                 "folder": str(made.folder),
                 "workers": list(made.workers),
+                "removed": list(made.removed),
                 "settings": made.settings,
                 "entered": enter,
+                "changed": list(made.changed),
+                "ends": ends,
+                "steps": list(made.steps()),
             }
         )
         return
-    say(f"broker/ is for the broker's machine, workers/<name>/ for each worker's, daemon/ for this one: {made.folder}")
-    say("[cluster] of threegate.toml" + (" now has:" if enter else " needs (--enter writes it):"))
-    for name, value in made.settings.items():
-        say(f"{name.rpartition('.')[2]} = {toml_value(value)}")
+    for line in made.steps():
+        say(line if line.endswith(":") else f"  {line}")
+    for name, end in ends.items():
+        say(f"{made.folder / name}: the certificate ends on {end}; --renew makes a new one")
+    if entered:
+        say("Restart the daemon.")
+    elif not enter and not remove:
+        say("[cluster] of threegate.toml needs (--enter writes it):")
+        for name, value in made.settings.items():
+            say(f"{name.rpartition('.')[2]} = {toml_value(value)}")

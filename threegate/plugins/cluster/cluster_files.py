@@ -1,24 +1,28 @@
 """The parts of a cluster: a development CA, a certificate for each member, and the broker's users, queues and
 permissions.
 
-Invariant: existing files are kept (a second call adds workers); no worker can read another's queue, publish
-outside its own exchange, or declare anything; the broker has one listener, TLS 1.3, and identifies every
-client by certificate.
+Invariant: keys are kept, copies of the workspace's files are refreshed, and the name of a removed worker is refused
+while its certificate is valid; no worker can read another's queue, publish outside its own exchange, or declare
+anything; the broker has one listener, TLS 1.3, and identifies every client by certificate.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+import secrets
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from threegate.core import durable, limits
@@ -39,7 +43,8 @@ from threegate.plugins.cluster.broker import (
     result_exchange,
 )
 from threegate.plugins.cluster.seal import WORKER
-from threegate.plugins.cluster.section import ClusterSettings
+from threegate.plugins.cluster.section import BROKER_URL, ClusterSettings
+from threegate.plugins.cluster.worker.identity import SIGN_KEY, WORKSPACE_KEY, signing_key
 from threegate.setup.certificates import certificate_pem, certify, common_name, new_key, private_pem
 from threegate.setup.settings_file import set_values
 from threegate.trail.payloads import SettingsChanged
@@ -48,160 +53,225 @@ from threegate.trail.workspace_key import VerifierKey
 
 VHOST = "threegate"
 DAEMON = "daemon"
-_CA_DAYS, _LEAF_DAYS = 3650, 397
+WORKER_DIR = "/etc/threegate-worker"
+_CA_DAYS, _LEAF_DAYS, _RENEW = 3650, 397, timedelta(days=30)
+_OTHER_BROKER = "broker.pem"
+"""In ca/: the CA of a broker that another folder made; this folder then has only its definitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the broker is, kept in the folder as cluster.json."""
+
+    host: str = "localhost"
+    port: int = 5671
+    vhost: str = VHOST
+    broker_dir: str = "/etc/rabbitmq"
+
+    @property
+    def url(self) -> str:
+        """What the daemon and the workers connect to."""
+        return f"amqps://{self.host}:{self.port}/{self.vhost}"
+
+    def user(self, name: str) -> str:
+        """A member's user at the broker and its common name; users are shared by all virtual hosts."""
+        return name if self.vhost == VHOST else f"{name}@{self.vhost}"
+
+
+_HERE = Site()
 
 
 @dataclass(frozen=True, slots=True)
 class MadeCluster:
-    """Where things are, and the entries for threegate.toml."""
+    """Where things are, the entries for threegate.toml, and what to do next."""
 
     folder: Path
+    site: Site
     workers: tuple[str, ...]
+    removed: tuple[str, ...]
     settings: dict[str, Any]
+    changed: tuple[str, ...]
+    """New and changed files, relative to `folder`."""
+    ends: dict[str, datetime]
+    """Certificates that end soon: a member's folder, the end."""
+
+    def steps(self) -> Iterator[str]:
+        """What to type, in this order; a line that ends with a colon says where."""
+        folder, site, place = shlex.quote(str(self.folder)), self.site, self.site.broker_dir
+        broker = {name for name in self.changed if name.startswith("broker/")}
+        renewed = [name for name in self.workers if any(p.startswith(f"workers/{name}/") for p in self.changed)]
+        copies = [f"scp -r {folder}/broker/. root@{site.host}:{place}/"] if broker else []
+        copies += [f"scp -r {folder}/workers/{name}/. root@{name}:{WORKER_DIR}/" for name in renewed]
+        if copies:
+            yield "On this machine:"
+            yield from copies
+        if broker or self.removed:
+            yield f"On {site.host}, as root:"
+            yield f"chown -R rabbitmq: {place}"
+        if "broker/rabbitmq.conf" in broker:
+            yield "systemctl restart rabbitmq-server"
+        elif broker:
+            yield f"rabbitmqctl import_definitions {place}/definitions/{site.vhost}.json"
+            if "broker/tls.pem" in broker:
+                yield "rabbitmqctl eval 'ssl:clear_pem_cache().'"
+        for name in self.removed:
+            yield f"rabbitmqctl delete_user {site.user(name)}"
+            for queue in definitions([name], site)["queues"]:
+                if queue["name"].endswith(f".{name}"):
+                    yield f"rabbitmqctl delete_queue --vhost {site.vhost} {queue['name']}"
+        for name in renewed:
+            yield f"On {name}, as root:"
+            yield f"chown -R --reference={WORKER_DIR} {WORKER_DIR}"
 
 
 def make_cluster(
-    workspace: Workspace, folder: Path, workers: Sequence[str], *, host: str, port: int = 5671
+    workspace: Workspace,
+    folder: Path,
+    workers: Sequence[str] = (),
+    *,
+    remove: Sequence[str] = (),
+    renew: bool = False,
+    **given: Any,
 ) -> MadeCluster:
-    """Create or complete the files of a cluster below `folder`. Raises InvalidInput, Unavailable, OSError."""
+    """Create, complete or reduce the files of a cluster below `folder`; `given` are fields of `Site` that were named.
+
+    Raises InvalidInput, Unavailable, OSError.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    before = _contents(folder)
+    site = _site(folder, given)
+    for name in remove:
+        _remove(folder, name, enrolled=_names(workspace))
     names = sorted({*workers, *(path.name for path in folder.glob("workers/*") if path.is_dir())})
-    if not names:
+    if not names and not remove:
         raise InvalidInput("a cluster needs at least one worker; name it with --worker")
     for name in names:
-        if not WORKER.fullmatch(name) or name == DAEMON:
-            raise InvalidInput(f"{name[:40]}: not a valid worker name (a-z, 0-9 and -, at most 32 characters)")
-    workspace_key = _workspace_key(workspace)
+        _check_name(folder, name)
     authority = _authority(folder / "ca")
-    _member(folder / "broker", authority, host, host=host)
-    _member(folder / DAEMON, authority, DAEMON)
+    ends = {"daemon": _member(folder / DAEMON, authority, site.user(DAEMON), renew)}
     keys = []
     for name in names:
         home = folder / "workers" / name
-        _member(home, authority, name)
-        _keep(home / "workspace.pub", workspace_key.encode() + b"\n", 0o644)
-        operators = durable.read_regular(workspace.operators_file, max_bytes=limits.OPERATORS_FILE_BYTES)
-        _keep(home / "operators", operators, 0o644)
-        if (
-            workspace.passkeys_file.exists()
-        ):  # without its pinned origin no passkey entry is valid, nor any entry next to it
-            pins = durable.read_regular(workspace.passkeys_file, max_bytes=limits.OPERATORS_FILE_BYTES)
-            _keep(home / "operators.passkeys", pins, 0o644)
-        keys.append(_result_key(home, name))
-    _write_broker(folder / "broker", names, port)
-    settings = {
-        "cluster.broker": f"amqps://{host}:{port}/{VHOST}",
-        "cluster.identity": str((folder / DAEMON).absolute()),
-        "cluster.workers": tuple(keys),
-    }
-    return MadeCluster(folder, tuple(names), settings)
+        ends[f"workers/{name}"] = _member(home, authority, site.user(name), renew)
+        _refresh(home / WORKSPACE_KEY, _workspace_key(workspace), 0o644)
+        for suffix in ("", ".revoked", ".passkeys"):  # without the passkeys' pinned origin no entry is valid
+            source = workspace.operators_file.with_name(workspace.operators_file.name + suffix)
+            _copy(source, home / f"operators{suffix}")
+        keys.append(signing_key(home / SIGN_KEY, name).public.render())
+    if not (folder / "ca" / _OTHER_BROKER).exists():
+        ends["broker"] = _member(folder / "broker", authority, site.host, renew, host=site.host)
+        _refresh(folder / "broker" / "rabbitmq.conf", broker_configuration(site).encode(), 0o644)
+        _refresh(folder / "broker" / "rabbitmq-env.conf", ENVIRONMENT.encode(), 0o644)
+        _refresh(folder / "broker" / "enabled_plugins", b"[rabbitmq_auth_mechanism_ssl].\n", 0o644)
+    text = json.dumps(definitions(names, site), indent=1) + "\n"
+    (folder / "broker" / "definitions").mkdir(mode=0o755, parents=True, exist_ok=True)
+    _refresh(folder / "broker" / "definitions" / f"{site.vhost}.json", text.encode(), 0o644)
+    _refresh(folder / "cluster.json", json.dumps(asdict(site)).encode() + b"\n", 0o644)
+    after = _contents(folder)
+    soon = datetime.now(UTC) + _RENEW
+    return MadeCluster(
+        folder,
+        site,
+        tuple(names),
+        tuple(remove),
+        {
+            "cluster.broker": site.url,
+            "cluster.identity": str((folder / DAEMON).absolute()),
+            "cluster.workers": tuple(keys),
+        },
+        tuple(sorted(name for name in after if after[name] != before.get(name))),
+        {name: end for name, end in ends.items() if end < soon},
+    )
 
 
-def enter_cluster(workspace: Workspace, made: MadeCluster, *, actor: str) -> bool:
-    """Write the settings into threegate.toml, with an event; False if they are already there."""
+def enter_cluster(workspace: Workspace, made: MadeCluster, *, enter: bool, actor: str) -> bool:
+    """Take removed workers out of threegate.toml, and with `enter` write the rest, with an event; False if nothing
+    changes.
+    """
     cluster = workspace.load_settings().section(ClusterSettings)
-    if {f"cluster.{name}": getattr(cluster, name) for name in cluster.rules} == made.settings:
+    gone = {*made.removed, *(made.workers if enter else ())}
+    kept = tuple(key for key in cluster.workers if VerifierKey.parse(key).name not in gone)
+    settings = made.settings if enter else {}
+    settings = {**settings, "cluster.workers": (*kept, *settings.get("cluster.workers", ()))}
+    if all(getattr(cluster, name.removeprefix("cluster.")) == value for name, value in settings.items()):
         return False
+    names = tuple(VerifierKey.parse(key).name for key in settings["cluster.workers"])
     trail = Trail(workspace)
     try:
         with trail.locked() as held:
-            broker = str(made.settings["cluster.broker"])
-            changed = SettingsChanged(reason="settings cluster", broker=broker, workers=made.workers)
+            changed = SettingsChanged(reason="settings cluster", broker=made.site.url, workers=names)
             held.append(changed, actor=actor)
             held.sync()
-            set_values(workspace.settings_file, made.settings)
+            set_values(workspace.settings_file, settings)
     finally:
         trail.close()
     return True
 
 
-def definitions(workers: Sequence[str]) -> dict[str, Any]:
+def definitions(workers: Sequence[str], site: Site = _HERE) -> dict[str, Any]:
     """RabbitMQ's definitions: users without a password, and exactly the permissions that each needs."""
-    users = [DAEMON, *workers]
     one_reader = {"x-queue-type": "quorum", "x-single-active-consumer": True}
-    queues = [_queue(LOST_QUEUE, one_reader), _queue(LEAD_QUEUE, one_reader)]
-    bindings = [_binding(LOST_QUEUE, LOST_QUEUE, ""), _binding(LEAD_QUEUE, LEAD_QUEUE, "")]
-    exchanges = [
-        _exchange(JOB_EXCHANGE, "direct"),
-        _exchange(BEAT_EXCHANGE, "fanout"),
-        _exchange(NOTE_EXCHANGE, "direct"),
-        _exchange(CHUNK_EXCHANGE, "direct"),
-        _exchange(LOST_QUEUE, "fanout"),
-        _exchange(LEAD_QUEUE, "fanout"),
-    ]
     refusing = {"x-overflow": "reject-publish"}
-    chunks = _most(limits.BROKER_CHUNKS, limits.BROKER_CHUNK_BYTES)
+    dead = {"x-dead-letter-exchange": LOST_QUEUE, "x-dead-letter-strategy": "at-least-once"}
+    job = {"x-queue-type": "quorum", "x-delivery-limit": 0, **dead, **refusing}
+    notes = {"x-max-length-bytes": limits.BROKER_NOTE_BYTES, **refusing}
+    chunks = {"x-max-length": limits.BROKER_CHUNKS, "x-max-length-bytes": limits.BROKER_CHUNK_BYTES, **refusing}
+    most = {"x-max-length": limits.BROKER_RESULTS, "x-max-length-bytes": limits.BROKER_RESULT_BYTES}
+    results = {**one_reader, **most, **refusing}
+    exchanges = {JOB_EXCHANGE: "direct", BEAT_EXCHANGE: "fanout", NOTE_EXCHANGE: "direct", CHUNK_EXCHANGE: "direct"}
+    queues: list[tuple[str, str, str, Mapping[str, Any]]] = []  # exchange, routing key, queue, its arguments
+    told = (*exchanges, LEAD_QUEUE)
+    rights = [(DAEMON, f"^({'|'.join(told)})$", rf"^((res|out)\.[a-z0-9-]+|{LOST_QUEUE}|{LEAD_QUEUE})$")]
+    for name in (LOST_QUEUE, LEAD_QUEUE):
+        exchanges[name] = "fanout"
+        queues.append((name, "", name, one_reader))
     for name in workers:
         result, output = result_exchange(name), output_exchange(name)
-        exchanges += [_exchange(result, "fanout"), _exchange(output, "fanout")]
-        dead = {"x-dead-letter-exchange": LOST_QUEUE, "x-dead-letter-strategy": "at-least-once"}
-        job = {"x-queue-type": "quorum", "x-delivery-limit": 0, **dead, **refusing}
+        exchanges |= {result: "fanout", output: "fanout"}
         queues += [
-            _queue(job_queue(name), job),
-            _queue(beat_queue(name), {"x-max-length": limits.BROKER_BEATS}),
-            _queue(note_queue(name), {"x-max-length-bytes": limits.BROKER_NOTE_BYTES, **refusing}),
-            _queue(chunk_queue(name), chunks),
-            _queue(result, {**one_reader, **_most(limits.BROKER_RESULTS, limits.BROKER_RESULT_BYTES)}),
-            _queue(output, chunks),
+            (JOB_EXCHANGE, name, job_queue(name), job),
+            (BEAT_EXCHANGE, "", beat_queue(name), {"x-max-length": limits.BROKER_BEATS}),
+            (NOTE_EXCHANGE, name, note_queue(name), notes),
+            (CHUNK_EXCHANGE, name, chunk_queue(name), chunks),
+            (result, "", result, results),
+            (output, "", output, chunks),
         ]
-        bindings += [
-            _binding(JOB_EXCHANGE, job_queue(name), name),
-            _binding(BEAT_EXCHANGE, beat_queue(name), ""),
-            _binding(NOTE_EXCHANGE, note_queue(name), name),
-            _binding(CHUNK_EXCHANGE, chunk_queue(name), name),
-            _binding(result, result, ""),
-            _binding(output, output, ""),
-        ]
-    most = {"max-connections": limits.BROKER_CONNECTIONS, "max-channels": limits.BROKER_CHANNELS}
+        rights.append((name, rf"^(res|out)\.{name}$", rf"^(job|beat|note|chunk)\.{name}$"))
+    here = {"vhost": site.vhost}
+    kept = {**here, "durable": True, "auto_delete": False}
+    user = {
+        "password_hash": "",
+        "hashing_algorithm": "rabbit_password_hashing_sha256",
+        "tags": "",
+        "limits": {"max-connections": limits.BROKER_USER_CONNECTIONS, "max-channels": limits.BROKER_USER_CHANNELS},
+    }
+    bound = {"destination_type": "queue", "arguments": {}, **here}
     return {
-        "vhosts": [{"name": VHOST}],
-        "users": [
-            {
-                "name": name,
-                "password_hash": "",
-                "hashing_algorithm": "rabbit_password_hashing_sha256",
-                "tags": "",
-                "limits": {} if name == DAEMON else most,
-            }
-            for name in users
-        ],
+        "vhosts": [{"name": site.vhost}],
+        "users": [{"name": site.user(name), **user} for name, _, _ in rights],
         "permissions": [
-            {
-                "user": DAEMON,
-                "vhost": VHOST,
-                "configure": "^$",
-                "write": f"^({JOB_EXCHANGE}|{BEAT_EXCHANGE}|{NOTE_EXCHANGE}|{CHUNK_EXCHANGE}|{LEAD_QUEUE})$",
-                "read": rf"^((res|out)\.[a-z0-9-]+|{LOST_QUEUE}|{LEAD_QUEUE})$",
-            },
-            *(
-                {
-                    "user": name,
-                    "vhost": VHOST,
-                    "configure": "^$",
-                    "write": rf"^(res|out)\.{name}$",
-                    "read": rf"^(job|beat|note|chunk)\.{name}$",
-                }
-                for name in workers
-            ),
+            {"user": site.user(name), "configure": "^$", "write": write, "read": read, **here}
+            for name, write, read in rights
         ],
-        "exchanges": exchanges,
-        "queues": queues,
-        "bindings": bindings,
+        "exchanges": [
+            {"name": name, "type": kind, "internal": False, "arguments": {}, **kept} for name, kind in exchanges.items()
+        ],
+        "queues": [{"name": name, "arguments": arguments, **kept} for _, _, name, arguments in queues],
+        "bindings": [
+            {"source": exchange, "routing_key": key, "destination": name, **bound} for exchange, key, name, _ in queues
+        ],
     }
 
 
-def _most(messages: int, size: int) -> dict[str, Any]:
-    return {"x-max-length": messages, "x-max-length-bytes": size, "x-overflow": "reject-publish"}
-
-
-def broker_configuration(folder: Path, port: int) -> str:
+def broker_configuration(site: Site) -> str:
     """rabbitmq.conf: one listener, TLS 1.3, certificates only."""
+    place = site.broker_dir
     return f"""# Made by threegate settings cluster: one listener, mutual TLS 1.3, no access without a certificate.
 listeners.tcp = none
-listeners.ssl.default = {port}
-ssl_options.cacertfile = {folder / "ca.pem"}
-ssl_options.certfile = {folder / "tls.pem"}
-ssl_options.keyfile = {folder / "tls.key"}
+listeners.ssl.default = {site.port}
+ssl_options.cacertfile = {place}/ca.pem
+ssl_options.certfile = {place}/tls.pem
+ssl_options.keyfile = {place}/tls.key
 ssl_options.verify = verify_peer
 ssl_options.fail_if_no_peer_cert = true
 ssl_options.versions.1 = tlsv1.3
@@ -213,7 +283,7 @@ max_message_size = {limits.CLUSTER_MESSAGE_BYTES}
 raft.wal_max_size_bytes = {limits.BROKER_WAL_BYTES}
 # Longer than the longest run and the transfer of its inputs (milliseconds).
 consumer_timeout = {2 * (limits.REQUEST_MAX_TIME_SEC + limits.CLUSTER_START_SECONDS + 3600) * 1000}
-load_definitions = {folder / "definitions.json"}
+load_definitions = {place}/definitions
 """
 
 
@@ -224,93 +294,118 @@ export ERL_EPMD_ADDRESS=127.0.0.1
 """
 
 
-def _write_broker(folder: Path, names: Sequence[str], port: int) -> None:
-    place = folder.absolute()
-    text = json.dumps(definitions(names), indent=1) + "\n"
-    durable.overwrite(folder / "definitions.json", text.encode(), 0o644)
-    durable.overwrite(folder / "rabbitmq.conf", broker_configuration(place, port).encode(), 0o644)
-    durable.overwrite(folder / "rabbitmq-env.conf", ENVIRONMENT.encode(), 0o644)
-    durable.overwrite(folder / "enabled_plugins", b"[rabbitmq_auth_mechanism_ssl].\n", 0o644)
+def _site(folder: Path, given: dict[str, Any]) -> Site:
+    """What was kept, with what was named now. Raises InvalidInput, Unavailable."""
+    path = folder / "cluster.json"
+    try:
+        kept = json.loads(durable.read_regular(path, max_bytes=limits.KEY_FILE_BYTES))
+        site = Site(**{**kept, **given})
+    except FileNotFoundError:
+        if "host" not in given and (folder / "broker").exists():
+            raise InvalidInput(f"{folder}: an earlier version did not keep the broker's name; give --host") from None
+        kept, site = {}, Site(**given)
+    except (OSError, ValueError, TypeError):
+        raise Unavailable(f"{path}: cannot be read; remove it and give --host again") from None
+    if not re.fullmatch(BROKER_URL, site.url):
+        raise InvalidInput(f"{site.url[:100]}: --host or --vhost has a character that a broker's URL cannot have")
+    if not re.fullmatch(r"/[A-Za-z0-9._/-]*", site.broker_dir):
+        raise InvalidInput("--broker-dir: must be an absolute path of letters, digits and . _ / -")
+    if kept.get("vhost", site.vhost) != site.vhost:
+        raise InvalidInput(f"--vhost: {folder} is for {kept['vhost']}; each virtual host has a folder of its own")
+    return site
 
 
-def _exchange(name: str, kind: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "vhost": VHOST,
-        "type": kind,
-        "durable": True,
-        "auto_delete": False,
-        "internal": False,
-        "arguments": {},
-    }
+def _names(workspace: Workspace) -> set[str]:
+    """Workers that threegate.toml names."""
+    return {VerifierKey.parse(key).name for key in workspace.load_settings().section(ClusterSettings).workers}
 
 
-def _queue(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "vhost": VHOST, "durable": True, "auto_delete": False, "arguments": arguments}
+def _check_name(folder: Path, name: str) -> None:
+    if not WORKER.fullmatch(name) or name == DAEMON:
+        raise InvalidInput(f"{name[:40]}: not a valid worker name (a-z, 0-9 and -, at most 32 characters)")
+    gone = folder / "removed" / f"{name}.pem"
+    if gone.exists() and (end := _certificate(gone).not_valid_after_utc) > datetime.now(UTC):
+        raise InvalidInput(
+            f"{name}: was removed, and its certificate is valid until {end:%Y-%m-%d}; choose another name"
+        )
 
 
-def _binding(source: str, queue: str, key: str) -> dict[str, Any]:
-    return {
-        "source": source,
-        "vhost": VHOST,
-        "destination": queue,
-        "destination_type": "queue",
-        "routing_key": key,
-        "arguments": {},
-    }
+def _remove(folder: Path, name: str, *, enrolled: set[str]) -> None:
+    """Keep a worker's certificate and nothing else; once more changes nothing."""
+    home, gone = folder / "workers" / name, folder / "removed" / f"{name}.pem"
+    if not WORKER.fullmatch(name) or not (home.is_dir() or gone.exists() or name in enrolled):
+        raise InvalidInput(f"{name[:40]}: not a worker of {folder} or threegate.toml")
+    if home.is_dir():
+        gone.parent.mkdir(mode=0o700, exist_ok=True)
+        if (home / "tls.pem").exists():
+            durable.overwrite(gone, (home / "tls.pem").read_bytes(), 0o644)
+        shutil.rmtree(home)
 
 
 @dataclass(frozen=True, slots=True)
 class _Authority:
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
-
-    @property
-    def pem(self) -> bytes:
-        return certificate_pem(self.certificate)
+    bundle: bytes
+    """Its certificate, and those that were put beside it."""
 
 
 def _authority(folder: Path) -> _Authority:
     """The development CA, made once. Raises Unavailable if an existing one cannot be read."""
     folder.mkdir(mode=0o700, exist_ok=True)
+    if not (folder / "ca.pem").exists():
+        made, name = new_key(), common_name(f"ThreeGate CA {secrets.token_hex(4)}")  # a broker may trust several
+        own = certify(name, made.public_key(), name, made, days=_CA_DAYS, authority=True)
+        durable.deliver(folder / "ca.key", private_pem(made), 0o600)
+        durable.deliver(folder / "ca.pem", certificate_pem(own), 0o644)
     try:
         key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
-        certificate = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
+        certificate = _certificate(folder / "ca.pem")
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ValueError("another kind of key")
-        return _Authority(certificate, key)
-    except FileNotFoundError:
-        pass
+        others = [_certificate(path) for path in sorted(folder.glob("*.pem")) if path.name != "ca.pem"]
     except (OSError, ValueError):
-        raise Unavailable(f"{folder}: ca.key or ca.pem cannot be read; fix it or name another folder") from None
-    made, name = new_key(), common_name("ThreeGate development CA")
-    certificate = certify(name, made.public_key(), name, made, days=_CA_DAYS, authority=True)
-    durable.deliver(folder / "ca.key", private_pem(made), 0o600)
-    durable.deliver(folder / "ca.pem", certificate_pem(certificate), 0o644)
-    return _Authority(certificate, made)
+        raise Unavailable(f"{folder}: ca.key or a certificate cannot be read; fix it or name another folder") from None
+    return _Authority(certificate, key, b"".join(map(certificate_pem, (certificate, *others))))
 
 
-def _member(folder: Path, authority: _Authority, name: str, *, host: str = "") -> None:
-    """A certificate and its key, unless they exist; with `host`, one for a server."""
+def _member(folder: Path, authority: _Authority, user: str, renew: bool, *, host: str = "") -> datetime:
+    """A certificate and its key; with `host`, one for a server. Returns its end.
+
+    It is kept if another CA made it, or unless the name changed, or with `renew` its end is near.
+    """
     folder.mkdir(mode=0o755 if host else 0o700, parents=True, exist_ok=True)
-    _keep(folder / "ca.pem", authority.pem, 0o644)
-    if (folder / "tls.pem").exists():
-        return
-    key = new_key()
-    usage = ExtendedKeyUsageOID.SERVER_AUTH if host else ExtendedKeyUsageOID.CLIENT_AUTH
-    extensions: list[tuple[x509.ExtensionType, bool]] = [(x509.ExtendedKeyUsage([usage]), False)]
+    _refresh(folder / "ca.pem", authority.bundle, 0o644)
+    path = folder / "tls.pem"
+    extensions: list[tuple[x509.ExtensionType, bool]] = [
+        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH if host else ExtendedKeyUsageOID.CLIENT_AUTH]), False)
+    ]
     if host:
         extensions.append((x509.SubjectAlternativeName([_alternative(host)]), False))
+    if path.exists():
+        old = _certificate(path)
+        due = old.subject != common_name(user) or (renew and old.not_valid_after_utc < datetime.now(UTC) + _RENEW)
+        if not due or old.issuer != authority.certificate.subject:
+            return old.not_valid_after_utc
+    key = new_key()
     certificate = certify(
-        common_name(name),
+        common_name(user),
         key.public_key(),
         authority.certificate.subject,
         authority.key,
         days=_LEAF_DAYS,
         extensions=extensions,
     )
-    durable.deliver(folder / "tls.key", private_pem(key), 0o600)
-    durable.deliver(folder / "tls.pem", certificate_pem(certificate), 0o644)
+    durable.overwrite(folder / "tls.key", private_pem(key), 0o600)
+    durable.overwrite(path, certificate_pem(certificate), 0o644)
+    return certificate.not_valid_after_utc
+
+
+def _certificate(path: Path) -> x509.Certificate:
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except ValueError:
+        raise Unavailable(f"{path}: is not a certificate in PEM; replace it") from None
 
 
 def _alternative(host: str) -> x509.GeneralName:
@@ -320,29 +415,28 @@ def _alternative(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _result_key(home: Path, name: str) -> str:
-    """The verifier key of a worker's results; created here for development, otherwise by the worker itself."""
-    path = home / "sign.key"
-    if not path.exists():
-        data = Ed25519PrivateKey.generate().private_bytes_raw().hex().encode() + b"\n"
-        durable.deliver(path, data, 0o600)
-    try:
-        private = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text("ascii").strip()))
-    except ValueError:
-        raise Unavailable(f"{path}: not a key; move it away to have a new one made") from None
-    return VerifierKey(name, private.public_key().public_bytes_raw()).render()
-
-
-def _workspace_key(workspace: Workspace) -> str:
+def _workspace_key(workspace: Workspace) -> bytes:
     path = workspace.audit / "workspace.pub"
     try:
         text = durable.read_regular(path, max_bytes=limits.KEY_FILE_BYTES).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
         raise Unavailable(f"{path}: cannot be read; threegate init creates it") from None
-    return VerifierKey.parse(text).render()
+    return VerifierKey.parse(text).render().encode() + b"\n"
 
 
-def _keep(path: Path, data: bytes, mode: int) -> None:
-    """Write a file unless it exists."""
-    if not path.exists():
-        durable.deliver(path, data, mode)
+def _copy(source: Path, target: Path) -> None:
+    """Make `target` as `source` is, absent if that is."""
+    try:
+        _refresh(target, durable.read_regular(source, max_bytes=limits.OPERATORS_FILE_BYTES), 0o644)
+    except FileNotFoundError:
+        target.unlink(missing_ok=True)
+
+
+def _refresh(path: Path, data: bytes, mode: int) -> None:
+    if not path.exists() or path.read_bytes() != data:
+        durable.overwrite(path, data, mode)
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    """Every file below it, by its path there."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

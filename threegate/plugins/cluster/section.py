@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from threegate.setup.service_unit import UnitNeeds
 
 
+BROKER_URL = r"amqps://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,64})?"
+
+
 class ClusterSettings(Table):
     """Runs on other machines, through RabbitMQ; off while `broker` is empty (docs/cluster.md)."""
 
     broker: str = setting(
         default="",
-        pattern=r"(amqps://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,64})?)?",
+        pattern=rf"({BROKER_URL})?",
         description="URL of the broker; runs then go to its workers and none runs here",
     )
     identity: str = setting(

@@ -13,12 +13,6 @@ from threegate.cli.invocation import wants_json
 
 def worker(
     broker: Annotated[str, typer.Option("--broker", metavar="URL", help="amqps://HOST[:PORT][/VHOST]")],
-    operators: Annotated[
-        Path,
-        typer.Option(
-            "--operators", metavar="FILE", help="The operators file of this worker; FILE.revoked is read too."
-        ),
-    ],
     identity: Annotated[
         Path,
         typer.Option(
@@ -29,7 +23,17 @@ def worker(
     ] = Path(),
     state: Annotated[
         Path | None,
-        typer.Option("--state", metavar="DIR", help="The folder for journal, inputs and runs; default: DIR/state."),
+        typer.Option(
+            "--state", metavar="DIR", help="The folder for journal, inputs and runs; default: state in --identity."
+        ),
+    ] = None,
+    operators: Annotated[
+        Path | None,
+        typer.Option(
+            "--operators",
+            metavar="FILE",
+            help="The operators file of this worker; default: operators in --identity. FILE.revoked is read too.",
+        ),
     ] = None,
     settings: Annotated[
         Path | None,
@@ -45,18 +49,21 @@ def worker(
 
     SIGTERM stops it gracefully. Only signed requests run, whatever the broker sends.
 
-    Example: threegate serve worker --broker amqps://broker.example --operators operators --identity worker-1
+    Example: threegate serve worker --broker amqps://broker.example --identity worker-1
     """
     from threegate.core.errors import NoWorkspace
     from threegate.daemon.log import Log
+    from threegate.plugins.cluster.section import BROKER_URL
     from threegate.plugins.cluster.worker.service import Options, run_worker
 
-    if not re.fullmatch(r"amqps://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._-]{1,64})?", broker):
+    if not re.fullmatch(BROKER_URL, broker):
         raise NoWorkspace("--broker: is not of the form amqps://HOST[:PORT][/VHOST]; TLS is required")
 
     log = Log(as_json=json_log or wants_json())
     home = identity.absolute()
     run_worker(
-        Options(broker, operators.absolute(), home, (state or home / "state").absolute(), settings),
+        Options(
+            broker, (operators or home / "operators").absolute(), home, (state or home / "state").absolute(), settings
+        ),
         lambda line: log.say("worker", what=line),
     )

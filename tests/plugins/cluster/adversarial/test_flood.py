@@ -23,7 +23,7 @@ FLOOD_SECONDS, FLOOD_BYTES = 20, 2 * limits.BROKER_RESULT_BYTES
 WATERMARK = "400MiB"
 DAEMON_MB = 200
 """How much larger a flood may make the daemon."""
-CONNECTIONS, CHANNELS = limits.BROKER_CONNECTIONS, limits.BROKER_CHANNELS
+CONNECTIONS, CHANNELS = limits.BROKER_USER_CONNECTIONS, limits.BROKER_USER_CHANNELS
 """What one worker gets of the broker at most."""
 FLOOD = """
 import json, multiprocessing, sys, time

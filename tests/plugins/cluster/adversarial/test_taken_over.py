@@ -35,7 +35,7 @@ from threegate.plugins.cluster.outcome import write_outcome
 from threegate.plugins.cluster.runner import enrolled
 from threegate.plugins.cluster.seal import seal
 from threegate.plugins.cluster.section import ClusterSettings
-from threegate.plugins.cluster.worker.service import read_identity
+from threegate.plugins.cluster.worker.identity import read_identity
 from threegate.runners.interface import Artifact
 from threegate.trail.workspace_key import load_key
 

@@ -20,18 +20,15 @@ from typing import Any
 
 import celery.exceptions
 import celery.signals
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.x509.oid import NameOID
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.settings import Settings, parse_settings
 from threegate.plugins.cluster.broker import FAULTS, TASK, Broker
 from threegate.plugins.cluster.celery import make_app
-from threegate.plugins.cluster.seal import WORKER
 from threegate.plugins.cluster.worker.health import images_of, look, quick_look
 from threegate.plugins.cluster.worker.heartbeat import Agent
+from threegate.plugins.cluster.worker.identity import Identity, read_identity
 from threegate.plugins.cluster.worker.job_handler import JobHandler, WorkerPlace
 from threegate.plugins.cluster.worker.journal import NonceJournal
 from threegate.plugins.cluster.worker.operators_file import read_operators_file
@@ -39,13 +36,9 @@ from threegate.plugins.cluster.worker.outbox import Outbox
 from threegate.plugins.cluster.worker.store import Store
 from threegate.runners.backend import backends, make_runner, remove_orphans
 from threegate.runners.machine import Budget
-from threegate.trail.workspace_key import SigningKey, VerifierKey
 
-SIGN_KEY = "sign.key"
-WORKSPACE_KEY = "workspace.pub"
 _STOP_GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 10.0
-_ORIGIN = "threegate.local/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,57 +50,6 @@ class Options:
     identity: Path
     state: Path
     settings: Path | None
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who this worker is, and whose envelopes it takes."""
-
-    name: str
-    key: SigningKey
-    workspace_id: str
-    workspace_key: VerifierKey
-
-
-def read_identity(folder: Path) -> Identity:
-    """Name from the certificate, keys from files; a missing signing key is made. Raises Unavailable, InvalidInput."""
-    try:
-        certificate = x509.load_pem_x509_certificate((folder / "tls.pem").read_bytes())
-        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        text = durable.read_regular(folder / WORKSPACE_KEY, max_bytes=limits.KEY_FILE_BYTES).decode("ascii").strip()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a certificate or key"
-        raise Unavailable(
-            f"{folder}: tls.pem or {WORKSPACE_KEY}: {reason}; make them with: threegate settings cluster"
-        ) from None
-    name = str(names[0].value) if len(names) == 1 else ""
-    if not WORKER.fullmatch(name):
-        raise InvalidInput(
-            f"{folder / 'tls.pem'}: its common name is not a worker's name (a-z, 0-9 and -, at most 32 characters)"
-        )
-    workspace = VerifierKey.parse(text)
-    if not workspace.name.startswith(_ORIGIN):
-        raise InvalidInput(f"{folder / WORKSPACE_KEY}: is not a workspace's key; take audit/workspace.pub")
-    return Identity(name, _signing_key(folder / SIGN_KEY, name), workspace.name[len(_ORIGIN) :], workspace)
-
-
-def _signing_key(path: Path, name: str) -> SigningKey:
-    try:
-        if path.stat().st_mode & 0o077:
-            raise Unavailable(f"{path}: others may read it; chmod 600")
-        text = durable.read_regular(path, max_bytes=limits.KEY_FILE_BYTES)
-        return SigningKey(name, Ed25519PrivateKey.from_private_bytes(bytes.fromhex(text.decode("ascii").strip())))
-    except FileNotFoundError:
-        return make_signing_key(path, name)
-    except (OSError, ValueError):
-        raise Unavailable(f"{path}: cannot be read, or is not a key; move it away to get a new one") from None
-
-
-def make_signing_key(path: Path, name: str) -> SigningKey:
-    """A new key for results, mode 0600. Raises OSError."""
-    private = Ed25519PrivateKey.generate()
-    durable.deliver(path, private.private_bytes_raw().hex().encode() + b"\n", 0o600)
-    return SigningKey(name, private)
 
 
 def run_worker(options: Options, say: Callable[[str], None]) -> None:
@@ -198,6 +140,10 @@ def _work(
     )
     try:
         worker.start()
+        if worker.exitcode:
+            raise Unavailable(
+                f"{identity.name}: ended; the broker refuses its certificate, or the line before says why"
+            )
     finally:
         stop.set()
         agent.close()
