@@ -44,7 +44,7 @@ def test_a_copy_starts_nothing_twice(tmp_path: Path) -> None:
         cluster.daemon()
         ends = cluster.wait_end(*small, *large)
         assert [ends[name] for name in large] == ["succeeded"] * 5
-        assert set(ends.values()) <= {"succeeded", "interrupted"}, ends
+        assert "unavailable" not in ends.values(), "what the first daemon left open was given to nobody else"
         assert copy.place.events("claimed") == [] and second.poll() is None
         assert [name for name, runs in count.runs.items() if runs > 1] == []
         moved(cluster, copy, count)
