@@ -105,7 +105,7 @@ def test_a_batch_of_statements_that_do_not_belong_together_is_none(changes: dict
 
 @pytest.mark.parametrize("count", [0, 1, limits.BATCH_MEMBERS + 1])
 def test_a_batch_is_bounded(count: int) -> None:
-    with pytest.raises(MalformedError, match="other than 2 to 32"):
+    with pytest.raises(MalformedError, match="does not have 2 to 32"):
         Batch("low", statements(count))
     Batch("low", statements(limits.BATCH_MEMBERS))
 

@@ -157,12 +157,12 @@ def test_many_files_are_delivered_with_one_sync(tmp_path: Path) -> None:
     told: list[str] = []
     forget = durable.observe(lambda moment, operation, _: told.append(operation) if moment == "before" else None)
     try:
-        durable.deliver_together(tmp_path, ((f"{number:04}", b"%d" % number) for number in range(300)), 0o640)
+        durable.deliver_together(tmp_path, ((f"{number:04}", b"%d" % number) for number in range(300)))
     finally:
         forget()
     assert sorted(os.listdir(tmp_path)) == [f"{number:04}" for number in range(300)]
     assert (tmp_path / "0007").read_bytes() == b"taken" and (tmp_path / "0299").read_bytes() == b"299"
-    assert (tmp_path / "0299").stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "0299").stat().st_mode & 0o777 == 0o600
     assert [operation for operation in told if "sync" in operation] == ["sync_all", "sync_folder"]
     assert told.index("rename") > told.index("sync_all"), "a name for bytes that may not be on the disk"
 

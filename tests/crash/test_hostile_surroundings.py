@@ -69,7 +69,7 @@ def test_eight_daemons_one_works_and_seven_say_so(workspace: Workspace) -> None:
         for daemon in left:
             assert daemon.returncode == 3
             assert daemon.stderr is not None
-            assert b"another daemon works here" in daemon.stderr.read()
+            assert b"another daemon is running here" in daemon.stderr.read()
         wait_until(lambda: any(workspace.results.iterdir()), "a result", 120)
         working[0].send_signal(signal.SIGTERM)
         assert working[0].wait(30) == 0

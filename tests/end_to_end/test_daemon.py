@@ -74,7 +74,7 @@ def test_a_second_daemon_leaves(place: Place) -> None:
     try:
         wait_until(Workspace(place.root).daemon_lock_held, "a daemon's lock")
         done = place.once(expect=3)
-        assert "another daemon works here" in done.err
+        assert "another daemon is running here" in done.err
         assert str(daemon.pid) in done.err
     finally:
         daemon.terminate()

@@ -347,7 +347,8 @@ def test_9_two_daemons(place: Place) -> None:
             assert line
         told(
             place.once(expect=3).err,
-            "threegate: <workspace>: another daemon works here (process <number>); stop it or leave it the work",
+            "threegate: <workspace>: another daemon is running here (process <number>); stop it, or leave the "
+            "work to it",
         )
     finally:
         daemon.terminate()

@@ -37,13 +37,13 @@ class LateRunner(CountingRunner):
     def __init__(self, before: Callable[[Control], None] = lambda control: None, *, starts: bool = True) -> None:
         super().__init__()
         self._before = before
-        self._starts = starts
+        self.starts = starts
         self.refused: list[str] = []
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         self._before(control)
         assert control.evidence is not None and control.evidence.request
-        if not self._starts:
+        if not self.starts:
             return nothing_ran("no machine took it")
         try:
             control.started(WHERE)
@@ -83,7 +83,7 @@ def test_what_no_machine_takes_keeps_its_approval(bench: Bench) -> None:
     answer = launched(context, approved)
     assert isinstance(answer, Waiting) and (answer.code, answer.message) == ("no_backend", "no machine took it")
     assert approved.path.exists() and "claimed" not in types(bench)
-    runner._starts = True
+    runner.starts = True
     assert launched(context, approved).code == "succeeded" and runner.runs == {"req-1": 1}
 
 
@@ -138,8 +138,31 @@ def test_a_claim_that_fails_halfway_stops_all_launches(
     assert runner.refused == ["replayed"] and not runner.runs
 
 
+@pytest.mark.parametrize("why", ["held", "unsettled", "failed"])
+def test_a_daemon_that_starts_nothing_starts_nothing_late(bench: Bench, why: str) -> None:
+    """Invalid settings, a full disk, a trail that cannot be written: found while another machine prepares the run."""
+    held, ready = threading.Event(), threading.Event()
+
+    def wait(_: Control) -> None:
+        ready.set()
+        assert held.wait(30)
+
+    runner = LateRunner(wait)
+    (context,) = daemons(bench, runner, 1)
+    approved = waiting(bench, context)
+    dispatcher = Dispatcher(context, Budget(1024, 1, {"monty": 1, "ERA": 1}), Log(quiet=True), threading.Event(), 1)
+    try:
+        turn(dispatcher, ready.is_set)
+        setattr(dispatcher, why, TrailError("torn") if why == "failed" else True)
+    finally:
+        held.set()
+        assert dispatcher.stop(30)
+    assert len(runner.refused) == 1 and not runner.runs
+    assert approved.path.exists() and "claimed" not in types(bench)
+
+
 def test_a_policy_that_changed_meanwhile_starts_nothing(bench: Bench) -> None:
-    """The daemon has a new one while another machine makes ready: the request is judged by it before it can start."""
+    """The daemon has a new one while another machine prepares: the request is judged by it before it can start."""
     held, ready = threading.Event(), threading.Event()
 
     def wait(_: Control) -> None:

@@ -56,7 +56,7 @@ def test_times_and_cores_are_read_exactly() -> None:
     assert file_name(moment, slug_of("Größe: rank the SALES!")) == "TR-20261122-050000Z-gr-sse-rank-the-sales.md"
     assert slug_of("日本") == "request"
     with pytest.raises(FieldError):
-        read_cores(YamlNode(True, "true", 1, 1), "TG139", most=4)
+        read_cores(YamlNode(True, "true", 1, 1), most=4)
 
 
 @settings(max_examples=150)

@@ -349,7 +349,7 @@ def test_a_page_that_cannot_be_read_is_one_line(long: Workspace) -> None:
     with Trail(long).locked() as held:
         with closing(sqlite3.connect(place(), isolation_level=None)) as connection:
             connection.execute("DROP TABLE entry")
-        with pytest.raises(TrailError, match=r"index.sqlite: cannot be read \(.*\); remove it, it is rebuilt"):
+        with pytest.raises(TrailError, match=r"index.sqlite: cannot be read \(.*\); remove it: it is rebuilt"):
             held.index.nonce_used("nonce-ran")
         with closing(sqlite3.connect(place(), isolation_level=None)) as connection:
             connection.execute("DELETE FROM event WHERE seq = 3")

@@ -19,9 +19,6 @@ import pytest
 TESTS = Path(__file__).parents[1]
 
 SLEEPS = {
-    "plugins/cluster/adversarial/test_taken_over.py": (
-        "from a claim to the broker: nothing shows it while the worker is stopped"
-    ),
     "plugins/serve/adversarial/test_held_connections.py": "nothing shows that a client does not read",
     "plugins/tools/adversarial/test_hostile_stateful_servers.py": (
         "what nobody asked for must be in the pipe before the next call"
@@ -58,7 +55,7 @@ PRIVATE = {
     "plugins/agents/adversarial/work_copy/test_secrets_in_other_forms.py": (1, "rules of an older version"),
     "review/test_line_diff.py": (2, "the shortest comparison itself, before the shorter one is chosen"),
     "plugins/cluster/adversarial/test_notes.py": (3, "queues and keys between threads, without a broker"),
-    "plugins/cluster/adversarial/test_remote_run.py": (1, "a note that passed every check of the link"),
+    "plugins/cluster/adversarial/test_remote_run.py": (11, "a run, its mailbox and who leads, without a broker"),
     "adversarial/test_output_limits.py": (1, "the rule for endings, without an engine"),
     "plugins/tools/adversarial/test_hostile_servers.py": (
         3,
@@ -67,6 +64,7 @@ PRIVATE = {
     "cli/test_validate.py": (1, "characters that no file name of a test can have"),
     "plugins/changes/test_watched_child.py": (1, "a moment between two looks at a process"),
     "plugins/cluster/envelopes.py": (1, "raw bytes on the daemon's own channel"),
+    "plugins/cluster/test_fence.py": (5, "the threads and the outbox of a worker, without a broker"),
     "plugins/cluster/test_parts.py": (1, "an internal row: waiting must not have spent anything"),
     "contracts/test_store.py": (1, "an index that is wrong must not be believed"),
     "daemon/test_supervisor.py": (1, "each single ping, by a clock of the test"),

@@ -48,5 +48,5 @@ def check_act(
     if now >= act.acted_utc + timedelta(seconds=max_age_sec):
         raise Refused("expired", "the act was signed too long ago; sign it again")
     if nonce_used(act.nonce):
-        raise Refused("replayed", "the act was done before")
+        raise Refused("replayed", "the act was already done")
     return act, Signer(act.acted_by, fingerprint)

@@ -105,9 +105,9 @@ def check_client_data(assertion: Assertion, challenge: bytes) -> None:
     # Browsers write it in exactly this way; ssh-keygen compares these bytes and parses no JSON.
     begins = ",".join(f'"{name}":"{text}"' for name, text in wanted.items())
     if not data.startswith(b"{" + begins.encode()) or any(value[name] != text for name, text in wanted.items()):
-        raise MalformedError("is for something else than was asked, or comes from another origin")
+        raise MalformedError("is for something other than what was asked, or comes from another origin")
     if value.get("crossOrigin", False) is not False or "topOrigin" in value:
-        raise MalformedError("was made inside of another site's page")
+        raise MalformedError("was made inside another site's page")
 
 
 def passkey_of(spki: bytes, origin: str, credential: str) -> tuple[PublicKey, Passkey]:

@@ -357,7 +357,7 @@ class Batch:
     def __post_init__(self) -> None:
         """Raises MalformedError if this is not a batch."""
         if not 2 <= len(self.statements) <= limits.BATCH_MEMBERS:
-            raise MalformedError(f"has other than 2 to {limits.BATCH_MEMBERS} statements")
+            raise MalformedError(f"does not have 2 to {limits.BATCH_MEMBERS} statements")
         ids = {statement.request_id for statement in self.statements}
         nonces = {statement.nonce for statement in self.statements}
         # A nonce of two would be used up by the first that runs, and an id of two would have two statements.

@@ -614,7 +614,7 @@ class FolderAudit:
                 self.result.note(self.workspace.contracts / name, f"{what}: not yet taken up by a daemon")
 
     def _no_file(self, path: str) -> None:
-        self._bad(path, "is not a regular file with one link; look who put it there")
+        self._bad(path, "is not a regular file with one link; find out who put it there")
         self._names.find(path)
 
     def _goes_into(self, path: str) -> bool:

@@ -68,7 +68,7 @@ def sessions(
         phase = f"  phase {found.phase}" if found.phase else ""
         say(f"{name}  {state}{phase}  {found.tally.steps} steps, {len(found.pending)} pending{role}")
     if not table.sessions:
-        say("no session was used yet")
+        say("no session has been used yet")
 
 
 def _show_session(table: SessionTable, session: str, as_json: bool) -> None:

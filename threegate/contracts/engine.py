@@ -266,7 +266,7 @@ def _refs(reasons: list[Reason], session: Session, contract: ToolContract, argum
     for item in contract.refs:
         bound = session.binds.get(item.ref or "", MISSING)
         if bound is MISSING:
-            reasons.append(Reason(2, "ref_unbound", item.path, f"nothing was bound to {item.ref} yet"))
+            reasons.append(Reason(2, "ref_unbound", item.path, f"nothing has been bound to {item.ref} yet"))
             continue
         values = item.at.select(arguments)
         found = next((value for value in values if not _near(value, bound, item.near)), MISSING)
@@ -283,7 +283,7 @@ def _output_rules(reasons: list[Reason], session: Session, contract: ToolContrac
         for source, denied in item.sources:
             kept = session.outputs.get(source.key)
             if kept is None:
-                reasons.append(Reason(2, "ref_unbound", item.path, f"no call of {source.tool} ended yet"))
+                reasons.append(Reason(2, "ref_unbound", item.path, f"no call of {source.tool} has ended yet"))
                 continue
             known = partial(_given, kept)
             test = negation([known]) if denied else known

@@ -90,7 +90,7 @@ class SessionTable:
         """Open a session. Raises Refused with `session_exists`, `unknown_role`, `unknown_workflow`,
         `handoff_undeclared`, `unknown_session` (the parent) or `workflow_limit_exceeded`."""
         if session_id in self.sessions:
-            raise Refused("session_exists", f"session {session_id} is there already; choose another name")
+            raise Refused("session_exists", f"session {session_id} already exists; choose another name")
         rules = self.compiled.sessions[SESSION_FILE]
         if workflow is not None or role is not None or parent is not None:
             contract = self.compiled.workflow

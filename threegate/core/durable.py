@@ -207,12 +207,12 @@ def make_folder(path: Path, mode: int = 0o700, *, settled: bool = True) -> None:
     _tell("after", "mkdir", path)
 
 
-def make_folder_at(parent: int, name: str, path: Path, mode: int = 0o700) -> None:
-    """Make a folder below an open one; who made it syncs the open one later. `path` is only passed to
+def make_folder_at(parent: int, name: str, path: Path) -> None:
+    """Make a folder of mode 0700 below an open one; who made it syncs the open one later. `path` is only passed to
     observers. Raises OSError.
     """
     _tell("before", "mkdir", path)
-    os.mkdir(name, mode, dir_fd=parent)
+    os.mkdir(name, 0o700, dir_fd=parent)
     _tell("after", "mkdir", path)
 
 
@@ -419,9 +419,9 @@ def write_files(folder: Path, files: Sequence[tuple[str, bytes]], mode: int = 0o
         os.close(parent)
 
 
-def deliver_together(folder: Path, files: Iterable[tuple[str, bytes]], mode: int = 0o600) -> None:
-    """As `deliver` for new files of one folder, with one sync for all of them where they are many; one file at a time
-    is in memory. A name that is taken keeps its file. A crash may leave some of them, each whole.
+def deliver_together(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
+    """As `deliver` for new files of mode 0600 in one folder, with one sync for all of them where they are many; one
+    file at a time is in memory. A name that is taken keeps its file. A crash may leave some of them, each whole.
 
     Raises OSError, and what `files` raises; then none of them is there.
     """
@@ -431,11 +431,11 @@ def deliver_together(folder: Path, files: Iterable[tuple[str, bytes]], mode: int
     try:
         for name, data in files:
             temporary = folder / f".tmp-{secrets.token_hex(8)}"
-            descriptor = create_at(parent, temporary.name, temporary, mode)
+            descriptor = create_at(parent, temporary.name, temporary, 0o600)
             ours.append(temporary)
             made.append((temporary, folder / name))
             try:
-                os.fchmod(descriptor, mode)
+                os.fchmod(descriptor, 0o600)  # whatever the umask left of it
                 write_fd(descriptor, data, temporary)
             finally:
                 os.close(descriptor)

@@ -33,7 +33,7 @@ class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
-def open_beneath(folder: int, name: str, flags: int = _READ, mode: int = 0) -> int:
+def open_beneath(folder: int, name: str, flags: int = _READ) -> int:
     """Open one name in an open folder; returns the descriptor. `name` is a single part: no slash, not `.` or `..`.
 
     openat2(2) with RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS and RESOLVE_NO_MAGICLINKS; where the kernel or a filter does
@@ -45,12 +45,12 @@ def open_beneath(folder: int, name: str, flags: int = _READ, mode: int = 0) -> i
     # For the fallback below; `openat2` refuses links anyway.
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        return _openat2(folder, name, _OpenHow(flags, mode, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS))
+        return _openat2(folder, name, _OpenHow(flags, 0, _BENEATH | _NO_SYMLINKS | _NO_MAGICLINKS))
     except OSError as error:
         if error.errno not in (errno.ENOSYS, errno.EPERM):
             raise
     # An old kernel, or a seccomp filter that does not know the call.
-    return os.open(name, flags, mode, dir_fd=folder)
+    return os.open(name, flags, dir_fd=folder)
 
 
 def open_inside(folder: int, path: str, flags: int = _READ) -> int:

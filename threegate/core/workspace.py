@@ -259,7 +259,8 @@ class Workspace:
                     if time.monotonic() >= until:
                         holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
                         raise Unavailable(
-                            f"{self.root}: another daemon works here (process {holder}); stop it or leave it the work"
+                            f"{self.root}: another daemon is running here (process {holder}); stop it, or leave the "
+                            "work to it"
                         ) from None
                     time.sleep(_LOCK_PAUSE_SECONDS)
             holder_now = str(os.getpid()).encode()

@@ -161,6 +161,8 @@ class Dispatcher:
     """
     full: ThreeGateError | None = None
     """What found no space, until that is settled."""
+    held: bool = False
+    """Whether the daemon starts nothing now. A run that another machine prepares does not start then either."""
     running: dict[str, _Running] = field(default_factory=dict)
     """The requests that are in threads, by file name."""
     waits: dict[str, _Wait] = field(default_factory=dict)
@@ -299,7 +301,7 @@ class Dispatcher:
             boot_nonce=self.context.boot_nonce,
             workspace=self.context.workspace,
             ran=lambda: self._ran(approved.job, lease),
-            outdated=lambda: self.context.policy.digest != approved.policy,
+            outdated=lambda: self._holds_back(approved),
         )
         future = self._pool.submit(launch, self.context, approved, control)
         future.add_done_callback(lambda _: self.wake.set())
@@ -307,6 +309,10 @@ class Dispatcher:
         self.running[path.name] = _Running(approved, identity, control, lease, future, self._ends, status_at)
         self._queue.taken(path.name)
         return 1
+
+    def _holds_back(self, approved: Approved) -> bool:
+        stopped = self.held or self.unsettled or self.failed is not None
+        return stopped or self.context.policy.digest != approved.policy
 
     def _ran(self, job: Job, lease: Lease) -> None:
         """A run is over and only its record remains to be written: the next one need not wait for the disk.

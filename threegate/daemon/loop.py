@@ -310,6 +310,7 @@ class Daemon:
                 self._unless_full(self._settle)
             # Nothing starts under a policy other than the one on disk, or with runners of other settings.
             starts = problem is None and unsettled is None and not changing and not self._outdated and applied
+            dispatcher.held = not starts
             did += self._unless_full(dispatcher.schedule if starts else dispatcher.collect)
             if dispatcher.full is not None:
                 self._note_full(dispatcher.full)

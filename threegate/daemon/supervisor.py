@@ -5,7 +5,7 @@ stops the pings; nothing depends on an answer, and without NOTIFY_SOCKET nothing
 signal and the call, no lock of this process is taken, since the thread that was interrupted could have it; the
 interpreter writes one byte.
 
-This is a dozen lines of our own because of the packages for this, sdnotify is from 2017, systemd-watchdog
+These are a dozen lines of our own: of the packages for it, sdnotify is from 2017, systemd-watchdog
 from 2021 and cysystemd needs a compiler.
 """
 

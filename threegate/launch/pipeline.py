@@ -116,11 +116,13 @@ class _Start:
         return None
 
     def late(self, where: Mapping[str, Any]) -> None:
-        """See Control.started. What the lock of the claim does not show, it looks at again: the policy."""
+        """See Control.started. It checks again what the lock of the claim does not show: the policy."""
         if self.status is not None or self.failed is not None:
             raise Refused("replayed", "this launch had its start")
         if self._control.outdated():
-            self.answer = Waiting("policy_changed", "the policy changed since it was judged", self._judgement)
+            self.answer = Waiting(
+                "policy_changed", "the policy changed since it was judged, or nothing may start now", self._judgement
+            )
         else:
             try:
                 if self.claim(where) is None:

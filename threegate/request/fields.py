@@ -70,15 +70,15 @@ def read_integer(node: YamlNode, rule: str, *, least: int, most: int, unit: str)
     return node.value
 
 
-def read_cores(node: YamlNode, rule: str, *, most: float) -> Decimal:
+def read_cores(node: YamlNode, *, most: float) -> Decimal:
     """A decimal number of cores, quoted or plain: 0.05 to `most`."""
     if isinstance(node.value, bool) or not isinstance(node.value, str | int | float):
         raise FieldError("TG122", 'must be a decimal number of cores, such as "0.5"')
     if not _DECIMAL.fullmatch(node.text):
-        raise FieldError(rule, 'must be a plain decimal number of cores, such as "0.5" or "2"; 500m is "0.5"')
+        raise FieldError("TG139", 'must be a plain decimal number of cores, such as "0.5" or "2"; 500m is "0.5"')
     cores = Decimal(node.text)
     if not Decimal("0.05") <= cores <= Decimal(str(most)):
-        raise FieldError(rule, f"must lie between 0.05 and {most:g} cores")
+        raise FieldError("TG139", f"must lie between 0.05 and {most:g} cores")
     return cores
 
 

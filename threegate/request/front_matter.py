@@ -232,7 +232,7 @@ _TABLE: Final = (
     Key("network", *_word("TG138", "none", "allowlist"), "none or allowlist", True),
     Key(
         "cpu_limit",
-        lambda node, bounds: fields.read_cores(node, "TG139", most=bounds.settings.max_cpu),
+        lambda node, bounds: fields.read_cores(node, most=bounds.settings.max_cpu),
         _CORES,
         'cores as a decimal number, such as "1" or "0.5"',
         True,

@@ -56,7 +56,7 @@ def check_types(
     return tuple(sorted(_problems(told))[: limits.FINDINGS_PER_RULE])
 
 
-def type_findings(request: Request, *, binary: Path | None = None, seconds: float = 5.0) -> tuple[Finding, ...]:
+def type_findings(request: Request) -> tuple[Finding, ...]:
     """The warnings for a request, at the lines of its file: what a verdict and `approve` add to the report.
 
     () for a request that is not a Monty request. Never raises, never runs the code.
@@ -68,7 +68,7 @@ def type_findings(request: Request, *, binary: Path | None = None, seconds: floa
     first = text.count("\n", 0, max(text.find("\n" + action.source, text.find("\n## Code")), 0)) + 2
     return tuple(
         TYPES.found(problem.line + first - 1, problem.column, problem.message)
-        for problem in check_types(action.source, action.variables, binary=binary, seconds=seconds)
+        for problem in check_types(action.source, action.variables)
     )
 
 

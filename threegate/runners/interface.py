@@ -154,7 +154,7 @@ class Control:
     returns. Raises Refused if the request may not start any more (it was cancelled or changed), TrailError.
     """
     outdated: Callable[[], bool] = lambda: False
-    """Whether the policy is no longer the one that the request was judged by; checked before a late start."""
+    """Whether nothing may start now, or the policy is not the one that it was judged by; asked before a late start."""
     ran: Callable[[], None] = lambda: None
     """Called, perhaps more than once, when no process of the run is left: its resources are free."""
     recorded: Callable[[], None] = lambda: None

@@ -130,7 +130,7 @@ def open_segment(path: Path, flags: int = os.O_RDONLY) -> int:
     # Whoever has another name of the file could change it under that name.
     if status.st_mode & 0o170000 != 0o100000 or status.st_nlink != 1:
         os.close(descriptor)
-        raise TrailError(f"{path}: is not a regular file with one link; look who put it there")
+        raise TrailError(f"{path}: is not a regular file with one link; find out who put it there")
     return descriptor
 
 

@@ -285,9 +285,9 @@ def parse_line(line: bytes) -> Event:
     try:
         version, seq, time, kind, request_id, actor, data, prev, digest = _fields(value)
     except (KeyError, TypeError, IndexError):
-        raise LineError("has not exactly the keys of an event") from None
+        raise LineError("does not have exactly the keys of an event") from None
     if type(value) is not dict or len(value) != _FIELD_COUNT:
-        raise LineError("has not exactly the keys of an event")
+        raise LineError("does not have exactly the keys of an event")
     # This also finds duplicate keys, which `orjson` reads without complaint.
     if _dumps(value, None, _SORTED) != line:
         raise LineError("is not in canonical form")

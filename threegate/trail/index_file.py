@@ -88,7 +88,7 @@ class IndexFile:
         """Position in the trail and hash of an event that is in here. Raises TrailError."""
         rows = self._rows("SELECT position, hash FROM event WHERE seq = ?", seq)
         if not rows:
-            raise TrailError(f"{self.path}: has no event {seq}; remove it, it is rebuilt from the trail")
+            raise TrailError(f"{self.path}: has no event {seq}; remove it: it is rebuilt from the trail")
         return rows[0][0], rows[0][1].hex()
 
     def get(self, key: bytes) -> bytes | None:
@@ -106,5 +106,5 @@ class IndexFile:
             return self._connection.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise TrailError(
-                f"{self.path}: cannot be read ({error}); remove it, it is rebuilt from the trail"
+                f"{self.path}: cannot be read ({error}); remove it: it is rebuilt from the trail"
             ) from None

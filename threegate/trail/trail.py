@@ -118,7 +118,7 @@ class Trail:
         if not WORKSPACE_ID.fullmatch(workspace_id):
             raise TrailError(f"{workspace_id!r} is not a workspace id (ws- and 32 hex digits)")
         if workspace.trail_file.exists() or segment_paths(workspace.audit):
-            raise TrailError(f"{workspace.trail_file}: there is a trail already; it is never begun again")
+            raise TrailError(f"{workspace.trail_file}: there is a trail already; no second one is begun")
         key = workspace_key.make_key(workspace_id)
         vkey = key.public.render()
         durable.overwrite(workspace.audit / "workspace.pub", vkey.encode() + b"\n", 0o644)
@@ -225,7 +225,7 @@ class Trail:
             descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise TrailError(
-                f"{self._lock_path}: the trail's lock cannot be had ({error.strerror}); nothing is started"
+                f"{self._lock_path}: the trail's lock cannot be taken ({error.strerror}); nothing is started"
             ) from None
         try:
             fcntl.flock(descriptor, kind)
@@ -257,7 +257,7 @@ class Trail:
     def _fail(self, doing: str, error: OSError) -> TrailError:
         self._failed = f"{doing} failed earlier ({error.strerror or error})"
         return TrailError(
-            f"{self._path}: {doing} failed ({error.strerror or error}); this process stops, look at the disk"
+            f"{self._path}: {doing} failed ({error.strerror or error}); this process stops; look at the disk"
         )
 
     # ---- reading what is new
@@ -356,7 +356,7 @@ class Trail:
         except FileNotFoundError:
             if self._chain.type != "rotated":
                 raise TrailError(
-                    f"{self._path}: the trail is missing; restore it, nothing is started without it"
+                    f"{self._path}: the trail is missing; restore it: nothing is started without it"
                 ) from None
             with disk_reserve(self.workspace.reserve):
                 durable.deliver(self._path, b"", 0o600)
@@ -372,7 +372,7 @@ class Trail:
             there = None
         if there is not None and (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
             if ours.st_size < self._offset:
-                raise TrailError(f"{self._path}: became shorter; someone cut it, nothing is started")
+                raise TrailError(f"{self._path}: became shorter, so someone cut it; nothing is started")
             if self._chain.line and self._offset:
                 length = len(self._chain.line) + 1
                 if os.pread(self._current, length, self._offset - length) != self._chain.line + b"\n":

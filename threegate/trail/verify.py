@@ -85,7 +85,7 @@ class _Run:
     def load_checkpoints(self, external: Iterable[tuple[str, bytes]]) -> None:
         """Read all notes; they are checked when the tree has their size.
 
-        Files of cosignatures (``<size>.<witness>``) are compared by their announced digest (`records.folder_audit`).
+        Files of cosignatures (``<size>.<witness>``) are compared by their announced digest (`audit.folder_audit`).
         """
         notes = []
         folder = trail_checkpoint_folder(self.workspace)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from threegate.core.secretscan.certain import has_certain_secret
+from threegate.core.secretscan.certain import find_certain
 
 RANDOM = "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
 AWS = "AKIA" + "Q3EGZ7XN5WVL2JTR"
@@ -38,12 +38,12 @@ NONE = [
 
 @pytest.mark.parametrize("text", SECRET, ids=range(len(SECRET)))
 def test_what_is_a_secret(text: str) -> None:
-    assert has_certain_secret(text)
+    assert find_certain(text)
 
 
 @pytest.mark.parametrize("text", NONE, ids=range(len(NONE)))
 def test_what_only_looks_like_one(text: str) -> None:
-    assert not has_certain_secret(text)
+    assert not find_certain(text)
 
 
 @pytest.mark.parametrize("form", ["openssh", "pem", "pkcs8", "encrypted", "quoted"])
@@ -58,8 +58,8 @@ def test_a_private_key_counts_if_it_decodes(tmp_path: Path, form: str) -> None:
     text = (tmp_path / "key").read_text()
     if form == "quoted":
         text = "key = (\n" + "".join(f'    "{line}\\n"\n' for line in text.splitlines()) + ")\n"
-    assert has_certain_secret(text)
-    assert not has_certain_secret(text.replace(text.splitlines()[4], "", 1)) or form in ("openssh", "encrypted")
+    assert find_certain(text)
+    assert not find_certain(text.replace(text.splitlines()[4], "", 1)) or form in ("openssh", "encrypted")
 
 
 GOOGLE, CRATES = "AIzaSyD3xK9mQ2vLr8TnWpJ4hYcZbE7gFsUq1oX", "cioFQJY8VdLPwM4olh9tXj3nPkUqY5hZblf"
@@ -67,12 +67,12 @@ GOOGLE, CRATES = "AIzaSyD3xK9mQ2vLr8TnWpJ4hYcZbE7gFsUq1oX", "cioFQJY8VdLPwM4olh9
 
 @pytest.mark.parametrize("around", ["{}", "key={}", '"text\\n{}"', "?key%3D{}&x=1", "'{}',", "{}\n"])
 def test_a_token_with_a_short_prefix_counts_as_a_word(around: str) -> None:
-    assert has_certain_secret(around.format(GOOGLE))
-    assert has_certain_secret(f"token = {CRATES}")
+    assert find_certain(around.format(GOOGLE))
+    assert find_certain(f"token = {CRATES}")
 
 
 @pytest.mark.parametrize("around", ["x{}", "{}x", "a/{}+b", "+{}", "{}/", "_{}"])
 @pytest.mark.parametrize("token", [GOOGLE, CRATES])
 def test_and_not_within_encoded_data(token: str, around: str) -> None:
     """Two of 80 notebooks with pictures of a megabyte were hidden for it."""
-    assert not has_certain_secret(around.format(token))
+    assert not find_certain(around.format(token))

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.core.secretscan.test_forms import EXAMPLES
-from threegate.core.secretscan.certain import has_certain_secret
+from threegate.core.secretscan.certain import find_certain
 from threegate.core.secretscan.patterns import ASSIGNED_NAME, FORMS
 from threegate.core.secretscan.scan import PatternSet, compiled, find_secrets, has_secret, one_byte_each
 
@@ -62,7 +62,7 @@ def test_a_notebook_is_scanned_about_as_fast_as_code() -> None:
     """500 ns a byte were 100 times what code takes: a project with 80 MB of notebooks took 16 s to start."""
     notebook = base64_text(MIB)
     code = "def area(self, width: int) -> int:\n    return self.height * width\n" * (MIB // 68)
-    for scan in (has_secret, has_certain_secret):
+    for scan in (has_secret, find_certain):
         assert not scan(notebook) and not scan(code)  # compiles what is compiled once
         spent = []
         for text in (code, base64_text(MIB, 38)):

@@ -20,6 +20,7 @@ from tests.plugins.cluster.envelopes import envelope_of, sealed_of
 from tests.plugins.cluster.machines import Cluster, inside, missing_parts
 from tests.support import make_key, monty_draft, request_id, wait_until
 from threegate.cli import execute
+from threegate.setup.settings_file import set_values
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
 
@@ -64,6 +65,7 @@ def cluster(tmp_path: Path):
         for name, memory, cores in (("w1", 1024, "3.0"), ("w2", 2048, "4.0"), ("w3", 4096, "2.0")):
             text = WORKERS.format(memory=memory, cores=cores)
             (made.workers[name].home / "worker.toml").write_text(text)
+        set_values(made.place.root / "threegate.toml", {"cluster.away_sec": 40})  # a broker takes its time to start
         made.start()
         yield made
     finally:

@@ -15,6 +15,7 @@ from tests.conftest import missing
 from tests.plugins.cluster.adversarial.test_taken_over import approve, row_of, wait_event
 from tests.plugins.cluster.machines import Cluster, Worker, missing_parts
 from tests.support import make_key, wait_until
+from threegate.setup.settings_file import set_values
 
 pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -34,6 +35,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, 
     try:
         for name, cores in (("w1", 8.0), ("w2", 4.0)):
             (made.workers[name].home / "worker.toml").write_text(WORKER.format(cores))
+        set_values(made.place.root / "threegate.toml", {"cluster.away_sec": 40})  # a broker takes its time to start
         made.start()
         yield made, folder / "state"
     finally:

@@ -143,7 +143,7 @@ def opened(
 
 def test_one_process_works_on_a_state(tmp_path: Path) -> None:
     mine = opened(tmp_path / "w", LOG)
-    with pytest.raises(Unavailable, match="another witness works here"):
+    with pytest.raises(Unavailable, match="another witness is running here"):
         opened(tmp_path / "w", LOG)
     mine.close()
     opened(tmp_path / "w", LOG).close()

@@ -281,5 +281,5 @@ def test_a_call_that_may_write_is_granted_only_where_the_settings_allow_it() -> 
     may_write = call({"n": 1}, effective_risk="high")
     refuse_write(may_write, allowed=True)
     refuse_write(call({"n": 1}, effective_risk="medium"), allowed=False)
-    with pytest.raises(Refused, match="issue: no contract says side_effect: read of it"):
+    with pytest.raises(Refused, match="issue: no contract says of it side_effect: read"):
         refuse_write(may_write, allowed=False)

@@ -230,7 +230,7 @@ def test_taking_back_what_is_signed_and_nothing_of_others(place: Place, run: Age
         for name in ("cancel", "wait", "read_output"):
             more = {"path": "x"} if name == "read_output" else {}
             said = await client.call_tool(name, {"request_id": request, **more})
-            assert said.is_error and "not a request of yours" in said.content[0].text
+            assert said.is_error and "not one of your requests" in said.content[0].text
         assert answer(await client.call_tool("requests", {})) == {"requests": []}
 
     async def mine(client: Client) -> None:

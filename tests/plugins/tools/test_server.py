@@ -26,7 +26,7 @@ from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.settings import SecretReference, Settings
 from threegate.plugins.jail.jail_cgroup import JailCgroup
 from threegate.plugins.tools.manifest import Manifest, Place, ServerFolder
-from threegate.plugins.tools.program_tree import tree_digest
+from threegate.plugins.tools.program_tree import program_digests
 from threegate.plugins.tools.server_command import pinned_command
 from threegate.plugins.tools.server_process import Server, ServerError, open_server
 from threegate.plugins.tools.server_start import server_account
@@ -355,18 +355,19 @@ def test_a_whole_installed_tree_is_pinned_and_data_is_not(folder: Path) -> None:
     argv = (NODE, str(script), str(data / "notes.db"), str(data))
     manifest = described(script, argv=argv, data=(str(data),), binds=(ServerFolder(str(data), True),))
     assert set(manifest.program) == {str(folder / "node_modules"), str(Path(NODE).resolve())}
-    before = tree_digest(folder / "node_modules")
-    assert tree_digest(folder / "node_modules") == before
-    digests = {before}
+    before = program_digests(manifest)
+    assert program_digests(manifest) == before == manifest.program
+    assert str(folder / "node_modules") in before
+    digests = {before[str(folder / "node_modules")]}
     for change in (
         lambda: script.write_text("y"),
         lambda: script.chmod(0o755),
         lambda: (script.parent / "new").symlink_to("index.js"),
         lambda: (script.parent / "empty").mkdir(),
-        lambda: script.rename(script.with_name("other.js")),
+        lambda: (script.parent / "new").rename(script.parent / "other"),
     ):
         change()
-        digests.add(tree_digest(folder / "node_modules"))
+        digests.add(program_digests(manifest)[str(folder / "node_modules")])
     assert len(digests) == 6
 
 

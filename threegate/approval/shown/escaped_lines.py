@@ -105,12 +105,12 @@ def quoted(text: str, *, width: int = WIDTH, limit: int | None = None) -> list[s
     return clipped([f"  {GUTTER}{line}" for line in lines], limit)
 
 
-def clipped(lines: list[str], limit: int | None, indent: int = 2) -> list[str]:
+def clipped(lines: list[str], limit: int | None) -> list[str]:
     """At most `limit` lines, and one that counts the others. A single extra line is shown rather than counted."""
     if limit is None or len(lines) <= limit + 1:
         return lines
     left = len(lines) - limit
-    return [*lines[:limit], Cut.of(f"{' ' * indent}> {left} more lines of {len(lines)}: {_MORE}", left)]
+    return [*lines[:limit], Cut.of(f"  > {left} more lines of {len(lines)}: {_MORE}", left)]
 
 
 def own(text: str, *, width: int = WIDTH, indent: int = 2) -> list[str]:

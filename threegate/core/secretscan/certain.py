@@ -62,11 +62,6 @@ def find_certain(text: str) -> list[Found]:
     return sorted(set(_found(text)))
 
 
-def has_certain_secret(text: str) -> bool:
-    """Whether there is any. As `find_certain`, and it stops at the first."""
-    return next(_found(text), None) is not None
-
-
 def _found(text: str) -> Iterator[Found]:
     data = one_byte_each(text)
     for index in _SET.which(data):

@@ -19,7 +19,6 @@ class SecretForm(NamedTuple):
 
 
 _END: Final = r"(?:[^A-Za-z0-9_-]|$)"
-_NO_WORD: Final = r"(?:^|[^A-Za-z0-9_])"
 _KEYED_VALUE: Final = r"[\"']?\]? *(?:=|:|:=|=>| |::) *[\"']?"
 
 FORMS: Final[tuple[SecretForm, ...]] = (

@@ -193,7 +193,7 @@ def continue_(
     operator: _Operator = "",
     key: _Key = None,
 ) -> None:
-    """Go on in the kept copy of a run that ended, as a new run.
+    """Continue in the kept copy of a run that ended, as a new run.
 
     The project as it is now is merged into the copy first; a conflict is marked in the file.
 
@@ -389,9 +389,9 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
     invocation.say(f"project   {facts.root}{f', registered as {facts.project}' if facts.project else ', read-only'}")
     invocation.say(f"copy      {found.work} ({facts.copy})")
     if facts.parent:
-        invocation.say(f"parent    {facts.parent}, in whose copy it went on")
+        invocation.say(f"parent    {facts.parent}, in whose copy it continued")
     if facts.continued:
-        invocation.say(f"copy now  that of {facts.continued}, which went on in it")
+        invocation.say(f"copy now  that of {facts.continued}, which continued in it")
     if facts.shown:
         invocation.say(f"shown     {', '.join(facts.shown)} (--with)")
     invocation.say(f"changes   {value.get('changes_problem') or len(changes) or 'none'}")

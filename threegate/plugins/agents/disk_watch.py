@@ -128,8 +128,8 @@ def hold_headroom(run: AgentRun) -> None:
     free, _ = free_space(run.folder)
     if not whole or least.exceeds(free):
         raise Unavailable(
-            f"{run.folder.parent}: the disk has {free.bytes >> 10} KiB and {free.names} names left, a run must leave "
-            f"{least.bytes >> 10} KiB and {least.names}; make room, for instance with: threegate agent remove RUN"
+            f"{run.folder.parent}: the disk has {free.bytes >> 10} KiB and {free.names} names left, and a run must "
+            f"leave {least.bytes >> 10} KiB and {least.names}; make room, for instance with: threegate agent remove RUN"
         )
 
 

@@ -169,7 +169,7 @@ class Door:
     def _own(self, request_id: str) -> tuple[str, MadeRequest]:
         found = self._ledger.own(request_id)
         if found is None:
-            raise InvalidInput("request_id: not a request of yours; `requests` lists yours")
+            raise InvalidInput("request_id: not one of your requests; `requests` lists them")
         return found
 
     # ---- making requests and waiting

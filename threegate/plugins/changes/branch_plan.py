@@ -134,7 +134,9 @@ class _Planning:
             if after != (entry if _is_leaf(row.before) else None):
                 entries[row.path] = after
         if not entries:
-            raise BranchRefused("git stores nothing of this change differently than HEAD, so a commit would be empty")
+            raise BranchRefused(
+                "git would store nothing of this change that differs from HEAD, so a commit would be empty"
+            )
         changes = _Change()
         for path, leaf in entries.items():
             _note(changes, path, leaf)

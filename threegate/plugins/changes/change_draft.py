@@ -22,13 +22,14 @@ from threegate.plugins.changes.changes_section import ARCHIVE, COMMITS
 from threegate.plugins.changes.make import MadeChangeSet, utf_8
 from threegate.plugins.changes.table import Row, count_changes
 from threegate.request.characters import visible
-from threegate.request.model import InputFile, Risk, Sensitivity
+from threegate.request.model import InputFile, Risk
 from threegate.request.reader import read_request
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
 
 _LEFT_OUT_NAMED: Final = 20
 _REASONS_NAMED: Final = 8
 _OUTPUTS_NAMED: Final = 8
+_TIME_LIMIT_SEC: Final = 60
 _DATED: Final = re.compile(r"^TR-[0-9]{8}-[0-9]{6}Z-")
 
 
@@ -53,9 +54,6 @@ def draft_change_set(
     now: datetime,
     settings: RequestSettings,
     risk_level: Risk = "medium",
-    data_sensitivity: Sensitivity = "internal",
-    time_limit_sec: int = 60,
-    session_id: str | None = None,
     tool: str | None = None,
     constraints: tuple[str, ...] = (),
     commits: bytes = b"",
@@ -76,14 +74,12 @@ def draft_change_set(
             request_id=request_id,
             requested_by=requested_by,
             purpose=purpose,
-            time_limit_sec=min(time_limit_sec, settings.max_time_sec),
+            time_limit_sec=min(_TIME_LIMIT_SEC, settings.max_time_sec),
             inputs=tuple(inputs),
             constraints=(*constraints, *left_out_lines(made, names=named)),
-            session_id=session_id,
             tool=tool,
             risk_level=risk_level,
             justification=justification,
-            data_sensitivity=data_sensitivity,
         )
         data = render_request(request)
         report = read_request(data, path=name, settings=settings, now=now, stage="draft")

@@ -122,7 +122,7 @@ def check_said(said: Changes, change: ChangeSet) -> None:
     rows = {(row.change, row.path) for row in change.rows}
     for named in said.rows:
         if named not in rows:
-            raise ChangeSetError("## Changes names a path that changes.tar does not change so")
+            raise ChangeSetError("## Changes names a path that changes.tar does not change in this way")
 
 
 def path_diff(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath) -> PathDiff:

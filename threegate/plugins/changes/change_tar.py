@@ -167,7 +167,7 @@ def _node_of(stream: BinaryIO, member: TarEntry) -> TableNode:
     if member.folder and member.mode == 0o755:
         return TableNode(FOLDER)
     if member.folder or member.mode not in _MEMBER_MODES:
-        raise ChangeSetError("changes.tar: has a member with another mode than 644 or 755")
+        raise ChangeSetError("changes.tar: has a member with a mode other than 644 or 755")
     stream.seek(member.offset)
     return TableNode(_MEMBER_MODES[member.mode], hash_stream(stream, member.size))
 

@@ -159,7 +159,7 @@ def _node(number: int, value: Mapping[str, Any], when: str) -> TableNode | None:
     if mode is None and digest is None:
         return None
     if mode not in _MODES:
-        raise ChangeSetError(f"row {number} of its table has another mode than {', '.join(sorted(_MODES))}")
+        raise ChangeSetError(f"row {number} of its table has a mode other than {', '.join(sorted(_MODES))}")
     if (digest is None) != (mode == FOLDER) or not (
         digest is None or (isinstance(digest, str) and _SHA256.fullmatch(digest))
     ):

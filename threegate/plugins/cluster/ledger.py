@@ -56,7 +56,9 @@ class Seat:
     boot: str = ""
     heard: float | None = None
     running: tuple[tuple[str, str], ...] = ()
-    """(nonce, request id) of what it says that it runs."""
+    """(nonce, request id) of what it says that it runs, or has a result of."""
+    here: frozenset[str] = frozenset()
+    """Their nonces."""
     taken: dict[int, Job] = field(default_factory=dict)
     refused: dict[str, tuple[float, str]] = field(default_factory=dict)
     """By the digest of each job that it refused: until when it is not offered it again, and what it said."""
@@ -161,6 +163,7 @@ class Ledger:
             seat.healthy, seat.reason = status.healthy, trail_text(status.reason, limits.CLUSTER_TEXT_CHARS)
             seat.machine, seat.boot = status.machine, status.boot
             seat.running, seat.heard = status.running, time.monotonic()
+            seat.here = frozenset(nonce for nonce, _ in status.running)
         if status.healthy:
             self.heard.set()
 
@@ -197,7 +200,7 @@ class Ledger:
         """
         with self.lock:
             seat = self._seats[name]
-            return seat.heard or 0.0, seat.boot, any(nonce == here for here, _ in seat.running)
+            return seat.heard or 0.0, seat.boot, nonce in seat.here
 
     def machine(self, name: str) -> str:
         """The machine's name, as reported by the worker."""

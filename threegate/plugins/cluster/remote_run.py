@@ -50,14 +50,7 @@ class RemoteRun:
     """One job on one worker."""
 
     def __init__(
-        self,
-        link: Link,
-        ledger: Ledger,
-        key: SigningKey,
-        worker: str,
-        job: Job,
-        control: Control,
-        away_sec: int,
+        self, link: Link, ledger: Ledger, key: SigningKey, worker: str, job: Job, control: Control, away_sec: int
     ) -> None:
         self._link = link
         self._ledger = ledger
@@ -127,16 +120,16 @@ class RemoteRun:
                     return self._take(mail.value, box)
                 if mail.kind == "refused":
                     said = trail_text(f"{mail.value['code']}: {mail.value['message']}", _SAID_CHARS)
-                    return self._gone(said, _SOON if mail.value["code"] in _PASSING else None)
+                    why = said if self._given is None else f"worker {self._worker} had the start token, and says {said}"
+                    return self._gone(why, _SOON if mail.value["code"] in _PASSING else None)
                 if mail.kind == "may-start" and self._give(mail, start_by):
                     end_by = time.monotonic() + self._job.limits.time_sec + limits.CLUSTER_END_SECONDS + self._away_sec
                 elif mail.kind == "want":
                     self._send_input(mail.value)
                 elif mail.kind == "lost" and self._given is None:
                     return self._gone(f"lost before its start, says the broker ({mail.value['why']})", _SOON)
-            why = self._given_up(end_by)
-            if why is not None:
-                return self._gone(why)
+            if (over := self._given_up(end_by)) is not None:
+                return self._gone(over)
 
     def _given_up(self, end_by: float) -> str | None:
         """Why nothing is waited for any more, or None. Tells the worker of a cancel meanwhile."""
@@ -205,16 +198,12 @@ class RemoteRun:
         """Record the start, then answer; again only to the same question. Whether this was the start. Raises Refused,
         TrailError.
         """
-        told, ask = mail.value, mail.value.get("ask")
+        ask, first = mail.value.get("ask"), self._given is None
+        late = time.monotonic() > start_by if first else ask is None or ask != self._ask
         ended = self._control.cancelled.is_set() or self._control.interrupted.is_set()
-        if self._given is None:
-            refused = time.monotonic() > start_by
-        else:
-            refused = ask is None or ask != self._ask
-        if refused or ended or told.get("envelope_sha256") != self._digest:
+        if late or ended or mail.value.get("envelope_sha256") != self._digest:
             self._tell("no")
             return False
-        first = self._given is None
         if first and self._link.lead.problem is not None:
             return False  # no token can be sent now, so nothing is claimed; the worker asks again
         if first:
@@ -226,14 +215,9 @@ class RemoteRun:
     def _start(self) -> None:
         """Claim the request, for this worker. Raises Refused, TrailError: then no token was given."""
         try:
-            self._control.started(
-                {
-                    "worker": self._worker,
-                    "machine": self._ledger.machine(self._worker),
-                    "envelope": self._digest,
-                    "image": self._job.image,
-                }
-            )
+            machine = self._ledger.machine(self._worker)
+            where = {"worker": self._worker, "machine": machine, "envelope": self._digest, "image": self._job.image}
+            self._control.started(where)
         except Refused:
             self._tell("no")
             raise
@@ -270,7 +254,11 @@ class RemoteRun:
             return nothing_known(
                 f"worker {self._worker} reports a run that was never allowed to start; it is never run again"
             )
-        if outcome.status == "cancelled" and not self._control.cancelled.is_set():
+        if (
+            outcome.status == "cancelled"
+            and not self._control.cancelled.is_set()
+            and self._control.interrupted.is_set()
+        ):
             outcome = replace(outcome, status="interrupted", detail=f"Interrupted because {self._control.because}.")
         if outcome.status == "unavailable":
             said = trail_text(outcome.detail, limits.CLUSTER_TEXT_CHARS)

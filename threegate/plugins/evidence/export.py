@@ -45,7 +45,7 @@ def export_trail(workspace: Workspace, format: str, out: Path | None, *, request
     if format not in ("csv", "jsonl", "in-toto", "ack"):
         raise InvalidInput(f"--format {format}: give csv, jsonl, in-toto or ack")
     if format == "ack" and request_id is not None:
-        raise InvalidInput("--format ack: is of the whole trail; leave --request out")
+        raise InvalidInput("--format ack: covers the whole trail; leave --request out")
     if format == "in-toto":
         require_extra("a signed statement", "export")
         return _export_statements(workspace, out, request_id)

@@ -89,7 +89,7 @@ class Witness:
                 os.close(lock)
                 raise
         except BlockingIOError:
-            raise Unavailable(f"{folder}: another witness works here; stop it first") from None
+            raise Unavailable(f"{folder}: another witness is running here; stop it first") from None
         except OSError as error:
             raise Unavailable(f"{folder}: cannot be used ({error.strerror or error})") from None
         return witness

@@ -219,7 +219,7 @@ def _test(kind: Kind, name: str, operand: Any) -> Test:
     """The contracts' test for an operand that a value of the type could fulfil. Raises MalformedError."""
     operands = operand if isinstance(operand, list) and (name in _LISTED or name == "under") else [operand]
     if not 1 <= len(operands) <= limits.GRANT_CHOICES:
-        raise MalformedError(f"has a list of other than 1 to {limits.GRANT_CHOICES} values")
+        raise MalformedError(f"has a list that does not have 1 to {limits.GRANT_CHOICES} values")
     if name in ("equals", "one_of", "gte", "lte"):
         if (name in _RANGE and kind not in ("integer", "number")) or (name == "one_of" and kind == "boolean"):
             raise MalformedError(f"has {name} for a {kind}; write equals")

@@ -66,7 +66,7 @@ class Grant:
         about = act.about
         owner = about.get("run", about.get("owner_uid"))
         if about.keys() not in (_KEYS, _KEYS - {"owner_uid"} | {"run"}):
-            raise MalformedError("has not exactly the terms of a grant")
+            raise MalformedError("does not have exactly the terms of a grant")
         pattern, widened, expires = about["pattern"], about["widened"], about["expires_utc"]
         if not isinstance(pattern, dict) or not isinstance(widened, list):
             raise MalformedError("has a term of a wrong type")
@@ -75,7 +75,7 @@ class Grant:
         if type(owner) is not (str if "run" in about else int) or type(uses := about["max_uses"]) is not int:
             raise MalformedError("has a term of a wrong type")
         if not 1 <= uses <= limits.GRANT_USES:
-            raise MalformedError(f"allows other than 1 to {limits.GRANT_USES} uses")
+            raise MalformedError(f"does not allow 1 to {limits.GRANT_USES} uses")
         return cls(
             signed=signed,
             act=act,
@@ -120,7 +120,7 @@ def refuse_write(job: Job, *, allowed: bool) -> None:
     if job.action.own_tool and job.effective_risk == "high" and not allowed:
         raise Refused(
             "grant_mismatch",
-            (f"{job.tool}: no contract says side_effect: read of it; write one, or set grants.allow_write = true"),
+            (f"{job.tool}: no contract says of it side_effect: read; write one, or set grants.allow_write = true"),
         )
 
 

@@ -101,7 +101,7 @@ class Manifest:
     tools: tuple[PinnedTool, ...]
     """All pages of its list, in its order."""
     program: Mapping[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]]
-    """Digest of each file or folder that the command line reaches, by real path (`program_tree.tree_digest`)."""
+    """Digest of each file or folder that the command line reaches, by real path (`program_tree.program_digests`)."""
     stateful: bool = False
     """One process for each requester, which keeps what calls leave in it; otherwise a new process for each call."""
     image: str = ""

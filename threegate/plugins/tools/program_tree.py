@@ -144,20 +144,13 @@ def _data_of(manifest: Manifest) -> tuple[Path, ...]:
     return tuple(map(Path, manifest.data))
 
 
-def tree_digest(root: Path, data: Sequence[Path] = ()) -> str:
+def _digest(root: Path, entries: Entries, data: Sequence[Path]) -> str:
     """sha256 of the canonical JSON of [path below root, kind, executable, sha256 or target of a link],
     sorted; links are not followed, and what is in the `data` folders is left out.
 
     A tree that has not changed since it was last hashed, according to the lstat of each entry (including
     change times), is not read again in this process. Raises Unavailable.
     """
-    try:
-        return _digest(root, _entries(root, data), data)
-    except OSError as error:
-        raise unread(error, root) from None
-
-
-def _digest(root: Path, entries: Entries, data: Sequence[Path]) -> str:
     try:
         # Change times too: they cannot be set back by who may write the file.
         looked = canonical.sha256_hex(

@@ -269,7 +269,7 @@ class WorkerProcess:
             soft = next((line[len(row) :].split()[0] for line in held if line.startswith(row)), None)
             facts[name] = "not readable" if soft is None else "not enforced" if soft == "unlimited" else soft + unit
         if self._share is None:
-            facts["cpu"] = "1 cores (the interpreter has one thread)"
+            facts["cpu"] = "1 core (the interpreter has one thread)"
         elif self._share.held is None:
             facts["cpu"] = f"not enforced (no cgroup could be made for {self._bounds.cpu} cores)"
         else:

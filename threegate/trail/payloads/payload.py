@@ -131,7 +131,7 @@ class Payload(Fields):
         """What its plugin asks the index for (`trail.index.TrailIndex`)."""
 
     def tally(self, practice: Any, event: Any) -> None:
-        """What it adds to the records of what operators did (`records.practice.Practice`)."""
+        """What it adds to the records of what operators did (`audit.practice.Practice`)."""
 
     def contradicts(self, seen: dict[str, Any]) -> str | None:
         """What is wrong with it after the events before, for `audit verify`; `seen` is what its plugin remembers."""

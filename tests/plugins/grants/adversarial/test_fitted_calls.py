@@ -187,7 +187,7 @@ def test_another_tool_of_the_server(tools: GrantingBench) -> None:
 
 
 def test_a_write_needs_the_setting_at_both_ends(tools: GrantingBench) -> None:
-    with pytest.raises(Refused, match="no contract says side_effect: read"):
+    with pytest.raises(Refused, match="no contract says of it side_effect: read"):
         tools.give("close", by=ME)
     tools.bench.settings(grants__allow_write=True)
     tools.give("close", by=ME)

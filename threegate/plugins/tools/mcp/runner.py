@@ -147,7 +147,7 @@ class CallRunner:
 
         state = call.host.state
         if state is None or control.owner is None:
-            raise Unavailable(f"{call.server}: is stateful, and whose call this is is not known")
+            raise Unavailable(f"{call.server}: is stateful, and it is not known whose call this is")
         with self._lock:
             if self._kept is None:
                 self._kept = KeptServers(self._settings)
