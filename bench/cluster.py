@@ -33,6 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.plugins.cluster.machines import Cluster, inside, missing_parts, peak_mb
 from tests.support import era_draft, monty_draft, request_id
 from threegate.cli import execute
+from threegate.plugins.cluster.broker import LEAD_QUEUE
+from threegate.plugins.cluster.cluster_files import VHOST
 from threegate.setup.settings_file import set_values
 
 CLAIMED, FINISHED = b'"type":"claimed"', b'"type":"finished"'
@@ -64,6 +66,7 @@ class Snapshot:
     """Workspace and outside state as they were, to start every configuration from."""
 
     def __init__(self, cluster: Cluster, state: Path) -> None:
+        self._rabbit = cluster.rabbit
         self._pairs = [
             (cluster.place.root, cluster.folder / "kept-ws"),
             (state, cluster.folder / "kept-state"),
@@ -76,6 +79,7 @@ class Snapshot:
         for source, kept in self._pairs:
             shutil.rmtree(source)
             shutil.copytree(kept, source, symlinks=True)
+        self._rabbit.control("purge_queue", "--vhost", VHOST, LEAD_QUEUE)  # it saw a later state of this workspace
 
 
 @dataclass(frozen=True)

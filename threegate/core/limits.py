@@ -365,6 +365,10 @@ CLUSTER_MESSAGE_BYTES: Final = 8 * MIB
 """What the broker takes at most (`max_message_size`), and what a listener looks at."""
 CLUSTER_NOTE_BYTES: Final = 64 * KIB
 """Every note but a result: a status with CLUSTER_RUNS runs, whose ids have REQUEST_ID_CHARS, fits."""
+CLUSTER_NOTE_PARTS: Final = 256 * 1024
+"""Commas and opening brackets in a result, as each costs memory and time to read. The largest has a quarter of it."""
+CLUSTER_MESSAGES_PER_SECOND: Final = 200
+"""What a listener takes of one queue: ten times what a worker sends that starts and ends a request every 50 ms."""
 CLUSTER_NAME_CHARS: Final = 64
 CLUSTER_TEXT_CHARS: Final = 300
 CLUSTER_IMAGES: Final = 16
@@ -563,6 +567,10 @@ BROKER_NOTE_BYTES: Final = 1 * MIB
 BROKER_CHUNK_BYTES: Final = 8 * MIB
 """Chunks of inputs or outputs that wait for one worker, or for the daemon from one worker."""
 BROKER_RESULT_BYTES: Final = 32 * MIB
+BROKER_RESULTS: Final = 1024
+"""Notes and results of one worker that wait, however short: five seconds of what the daemon takes."""
+BROKER_CHUNKS: Final = 16
+BROKER_WAL_BYTES: Final = 32 * MIB
 SERVE_CONNECTIONS: Final = 256
 """Of one HTTP server at a time."""
 SERVE_CONNECTIONS_EACH: Final = 128

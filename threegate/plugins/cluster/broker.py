@@ -51,6 +51,7 @@ _ANSWER_SECONDS: Final = 8
 _AGAIN_SECONDS: Final = 0.5
 _DOWN_SECONDS: Final = 1.0
 _PREFETCH: Final = 16
+_BURST_SECONDS: Final = 1.0
 
 
 def job_queue(worker: str) -> str:
@@ -220,6 +221,8 @@ class Wire:
         self._prefetch = prefetch
         self._changed = changed
         self._held: Any = None
+        self._paced: dict[str, float] = {}
+        self._owed: collections.deque[tuple[float, Any]] = collections.deque()
         self._stop = threading.Event()
         self._reset = threading.Event()
         self._up = threading.Event()
@@ -388,6 +391,7 @@ class Wire:
             finally:
                 self._up.clear()
                 self._held = None
+                self._owed.clear()
                 _shut(connection)
                 self._changed()
             self._stop.wait(_AGAIN_SECONDS)
@@ -409,6 +413,8 @@ class Wire:
                     channel.basic_consume(name, callback=self._taken(name))
             with contextlib.suppress(TimeoutError):
                 connection.drain_events(timeout=0.5)
+            while self._owed and self._owed[0][0] <= time.monotonic():
+                _ack(self._owed.popleft()[1])
             if time.monotonic() - beaten >= 1.0:
                 beaten = time.monotonic()
                 connection.heartbeat_check()
@@ -428,9 +434,21 @@ class Wire:
                 self.drop(queue_name, type(error).__name__)
             finally:
                 if done is not None:
-                    done.channel.basic_ack(done.delivery_tag)
+                    self._pace(queue_name, done)
 
         return taken
+
+    def _pace(self, queue_name: str, message: Any) -> None:
+        """Acknowledge at most CLUSTER_MESSAGES_PER_SECOND of a queue: a flood then waits at the broker, whose queue is
+        short, and leaves this process to the other queues.
+        """
+        now = time.monotonic()
+        due = max(self._paced.get(queue_name, 0.0), now - _BURST_SECONDS) + 1 / limits.CLUSTER_MESSAGES_PER_SECOND
+        self._paced[queue_name] = due
+        if due <= now:
+            _ack(message)
+        else:
+            self._owed.append((due, message))
 
 
 def read_chunk(path: Path, offset: int) -> bytes:
@@ -440,6 +458,10 @@ def read_chunk(path: Path, offset: int) -> bytes:
         return os.pread(descriptor, limits.CLUSTER_CHUNK_BYTES, offset)
     finally:
         os.close(descriptor)
+
+
+def _ack(message: Any) -> None:
+    message.channel.basic_ack(message.delivery_tag)
 
 
 def _shut(connection: kombu.Connection) -> None:

@@ -216,10 +216,10 @@ def definitions(workers: Sequence[str], site: Site = _HERE) -> dict[str, Any]:
     refusing = {"x-overflow": "reject-publish"}
     dead = {"x-dead-letter-exchange": LOST_QUEUE, "x-dead-letter-strategy": "at-least-once"}
     job = {"x-queue-type": "quorum", "x-delivery-limit": 0, **dead, **refusing}
-    notes, chunks = (
-        {"x-max-length-bytes": most, **refusing} for most in (limits.BROKER_NOTE_BYTES, limits.BROKER_CHUNK_BYTES)
-    )
-    results = {**one_reader, "x-max-length-bytes": limits.BROKER_RESULT_BYTES, **refusing}
+    notes = {"x-max-length-bytes": limits.BROKER_NOTE_BYTES, **refusing}
+    chunks = {"x-max-length": limits.BROKER_CHUNKS, "x-max-length-bytes": limits.BROKER_CHUNK_BYTES, **refusing}
+    most = {"x-max-length": limits.BROKER_RESULTS, "x-max-length-bytes": limits.BROKER_RESULT_BYTES}
+    results = {**one_reader, **most, **refusing}
     exchanges = {JOB_EXCHANGE: "direct", BEAT_EXCHANGE: "fanout", NOTE_EXCHANGE: "direct", CHUNK_EXCHANGE: "direct"}
     queues: list[tuple[str, str, str, Mapping[str, Any]]] = []  # exchange, routing key, queue, its arguments
     told = (*exchanges, LEAD_QUEUE)
@@ -241,12 +241,11 @@ def definitions(workers: Sequence[str], site: Site = _HERE) -> dict[str, Any]:
         rights.append((name, rf"^(res|out)\.{name}$", rf"^(job|beat|note|chunk)\.{name}$"))
     here = {"vhost": site.vhost}
     kept = {**here, "durable": True, "auto_delete": False}
-    most = {"max-connections": limits.BROKER_USER_CONNECTIONS, "max-channels": limits.BROKER_USER_CHANNELS}
     user = {
         "password_hash": "",
         "hashing_algorithm": "rabbit_password_hashing_sha256",
         "tags": "",
-        "limits": most,
+        "limits": {"max-connections": limits.BROKER_USER_CONNECTIONS, "max-channels": limits.BROKER_USER_CHANNELS},
     }
     bound = {"destination_type": "queue", "arguments": {}, **here}
     return {
@@ -282,6 +281,8 @@ auth_mechanisms.1 = EXTERNAL
 ssl_cert_login_from = common_name
 heartbeat = {limits.CLUSTER_HEARTBEAT_SECONDS}
 max_message_size = {limits.CLUSTER_MESSAGE_BYTES}
+# What quorum queues keep in memory before it goes to their own files; RabbitMQ's default is 512 MiB.
+raft.wal_max_size_bytes = {limits.BROKER_WAL_BYTES}
 # Longer than the longest run and the transfer of its inputs (milliseconds).
 consumer_timeout = {2 * (limits.REQUEST_MAX_TIME_SEC + limits.CLUSTER_START_SECONDS + 3600) * 1000}
 load_definitions = {place}/definitions

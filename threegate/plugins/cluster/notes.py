@@ -121,7 +121,9 @@ TO_WORKER: Final = frozenset(_TO_WORKER)
 def read_note(data: bytes, key: VerifierKey, types: frozenset[str], worker: str) -> dict[str, Any]:
     """The value of a note of one of `types` (FROM_WORKER or TO_WORKER) from or for `worker`. Raises Refused."""
     too_long = Refused("envelope_invalid", "the note is longer than one of its type")
-    if len(data) > limits.CLUSTER_NOTE_BYTES and _RESULT not in data[-_TAIL_BYTES:]:
+    if len(data) > limits.CLUSTER_NOTE_BYTES and (
+        _RESULT not in data[-_TAIL_BYTES:] or sum(map(data.count, (b",", b"[", b"{"))) > limits.CLUSTER_NOTE_PARTS
+    ):
         raise too_long  # before it costs more: a canonical note has its type at its end
     value = unseal(data, key, types)
     if len(data) > limits.CLUSTER_NOTE_BYTES and value["type"] != "result":

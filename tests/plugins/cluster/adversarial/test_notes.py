@@ -17,7 +17,7 @@ from threegate.core.workspace import Workspace
 from threegate.plugins.cluster.broker import Broker, WorkQueue
 from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.link import Link
-from threegate.plugins.cluster.notes import TO_WORKER, read_note
+from threegate.plugins.cluster.notes import FROM_WORKER, TO_WORKER, read_note
 from threegate.plugins.cluster.seal import seal
 from threegate.plugins.cluster.worker.heartbeat import Active, Agent
 from threegate.trail.workspace_key import SigningKey
@@ -138,6 +138,27 @@ def test_a_status_of_7_megabytes_does_not_make_another_worker_lost(daemon: Daemo
     disguised = daemon.sends("status", reason='"type":"result"' * 5_000, worker='w1"type":"result"')
     daemon.hears(disguised)
     wait_until(lambda: daemon.link.wire.dropped("res.w1") == 2)
+
+
+def test_a_result_of_millions_of_parts_is_dropped_before_it_is_read(daemon: Daemon) -> None:
+    """Signed, and within its bytes: each empty list costs ten times as much memory as it has bytes."""
+    parts = {"outcome": {"x": [[]] * 200_000}, "inline": {}, "nonce": NONCE, "envelope_sha256": DIGEST}
+    with pytest.raises(Refused, match="longer than one of its type"):
+        read_note(daemon.sends("result", **parts), daemon.keys["w1"].public, FROM_WORKER, "w1")
+    daemon.hears(daemon.sends("result", **parts))
+    wait_until(lambda: daemon.link.wire.dropped("res.w1") == 1)
+
+
+def test_the_largest_result_is_read(daemon: Daemon) -> None:
+    """As many artifacts, dropped names and destinations as an outcome may have."""
+    line = {"host": "h" * 60, "port": 443, "bytes": 1, "allowed": True, "busy": False}
+    outcome = {
+        "artifacts": [{"path": f"a{n}", "size": 1, "sha256": DIGEST} for n in range(limits.OUT_FILES)],
+        "dropped": ["x, y" * 20] * limits.OUTCOME_LINES,
+        "destinations": [line] * limits.OUTCOME_LINES,
+    }
+    data = daemon.sends("result", outcome=outcome, inline={}, nonce=NONCE, envelope_sha256=DIGEST)
+    assert read_note(data, daemon.keys["w1"].public, FROM_WORKER, "w1")["outcome"] == outcome
 
 
 def test_the_listener_never_waits_for_the_broker(daemon: Daemon) -> None:

@@ -10,10 +10,7 @@ import hashlib
 import json
 import os
 import queue
-import shutil
 import signal
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -26,7 +23,7 @@ import pytest
 
 from tests.conftest import missing
 from tests.plugins.cluster.envelopes import envelope_of, sealed_of
-from tests.plugins.cluster.machines import Cluster, entered, inside, missing_parts
+from tests.plugins.cluster.machines import Cluster, entered, missing_parts
 from tests.plugins.cluster.test_parts import outcome, told
 from tests.support import monty_draft, request_id, wait_until
 from threegate.cli import execute
@@ -466,50 +463,3 @@ def test_a_daemon_killed_between_the_job_and_its_answer_ends_each_request_once(c
         assert cluster.place.run("audit", "verify").code == 0
     finally:
         rogue.close()
-
-
-def test_two_daemons_on_one_workspace_start_nothing_twice(cluster: Cluster, tmp_path: Path) -> None:
-    """In one folder the second does not begin. On another machine, with a copy of everything at the same path (the same
-    key, the same approvals), it waits while the first one works, and starts nothing that the first one started.
-    """
-    name = approve(cluster, "twins", "7", time_sec=30)
-    copied = tmp_path / "copy"
-    copied.mkdir()
-    shutil.copytree(cluster.place.root, copied / "ws", symlinks=True)
-    state = tmp_path / "state"
-    shutil.copytree(Path(os.environ["XDG_STATE_HOME"]), state, symlinks=True)
-    first = cluster.daemon()
-    assert cluster.wait_end(name)[name] == "succeeded"
-    command = inside(cluster.daemon_space, sys.executable, "-m", "threegate", "run")
-    there = ["sh", "-c", 'mount --bind "$0" "$1" && cd "$1" && shift && exec "$@"']
-    twin_command = ["unshare", "-m", *there, str(copied / "ws"), str(cluster.place.root), *command]
-    environment = {**os.environ, "XDG_STATE_HOME": str(state)}
-    with open(tmp_path / "log", "wb") as log:
-        twin = subprocess.Popen(twin_command, env=environment, stdout=log, stderr=log)
-
-    def said() -> str:
-        return (tmp_path / "log").read_text()
-
-    try:
-        wait_until(lambda: "another daemon of this workspace works" in said(), said, 40)
-        wait_until(lambda: "came to the broker; it waits" in cluster.daemon_log, lambda: cluster.daemon_log, 20)
-        again = subprocess.run(command, cwd=cluster.place.root, capture_output=True, text=True, timeout=60)
-        assert again.returncode != 0 and first.poll() is None
-        after = approve(cluster, "beside", "8", time_sec=30)
-        assert cluster.wait_end(after)[after] == "succeeded", "the copy's being there changes nothing"
-        first.terminate()
-        assert first.wait(60) == 0
-        wait_until(lambda: "the broker has seen a later state of this workspace" in said(), said, 40)
-        second = cluster.daemon()
-        last = approve(cluster, "last", "9", time_sec=30)
-        assert cluster.wait_end(last)[last] == "succeeded", "the copy gave the message back"
-        assert twin.poll() is None and second.poll() is None
-        twin.terminate()
-        assert twin.wait(30) == 0
-        starts = cluster.starts()
-        assert [starts.get(one, 0) for one in (name, after, last)] == [1, 1, 1]
-        ours = list((copied / "ws" / "tool-exec" / "results").glob(f"TS-*-{name}.md"))
-        assert not ours and (copied / "ws" / "tool-exec" / "approved" / f"{name}.md").exists(), "it waits"
-    finally:
-        twin.kill()
-        twin.wait(20)
