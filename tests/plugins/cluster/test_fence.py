@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,26 @@ def test_each_run_ends_when_its_own_envelope_says(agent: Agent) -> None:
         assert long.control.because == "the daemon was restarted" and long.control.interrupted.is_set()
         agent.interrupt_all()
         assert long.control.because == "the daemon was restarted", "the first reason stays"
+    finally:
+        agent._stop.set()
+        fence.join(5)
+
+
+def test_beats_do_not_keep_a_run_whose_worker_is_not_heard(agent: Agent) -> None:
+    """In an alarm the broker delivers, and takes nothing: the daemon counts this worker as silent."""
+    active = job(1, 1)
+    fence = agent._threads[0]
+    assert agent.enter(active)
+    fence.start()
+    numbers = itertools.count(1)
+
+    def ended() -> bool:
+        agent.heard("beat.w1", seal(DAEMON, "beat", {"boot": BOOT, "seq": next(numbers)}), {})
+        return active.control.interrupted.is_set()
+
+    try:
+        wait_until(ended, "the end of the run", 10)
+        assert "worker w1 had no sign of the daemon" in active.control.because
     finally:
         agent._stop.set()
         fence.join(5)

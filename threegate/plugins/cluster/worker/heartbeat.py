@@ -71,7 +71,8 @@ class Active:
     control: Control
     inputs: frozenset[str]
     away_sec: int
-    """How long it goes on without a beat of its daemon."""
+    """How long it goes on without a beat of its daemon, or when this worker's statuses do not go out."""
+    since: float = field(default_factory=time.monotonic)
     wanted: tuple[str, int] | None = None
     """The chunk (sha256, offset) that was asked for: there is room for it and for no other."""
     messages: queue.Queue[tuple[str, Mapping[str, Any], bytes]] = field(
@@ -110,6 +111,8 @@ class Agent:
         self._active: dict[str, Active] = {}
         self._boots: dict[str, _Heard] = {}
         self._newest = ""
+        self._told = time.monotonic()
+        """When the broker last took a status."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._sent: dict[str, float] = {}
@@ -286,7 +289,9 @@ class Agent:
             with self._lock:
                 for active in self._active.values():
                     heard = self._boots.get(active.boot)
-                    silent = now - heard.at if heard is not None else 0.0
+                    # Beats come while our own statuses do not go out, as in an alarm of the broker: the daemon then
+                    # counts this worker as silent, and the run must have ended before.
+                    silent = now - min(heard.at if heard is not None else now, max(self._told, active.since))
                     if silent > active.away_sec and not active.control.interrupted.is_set():
                         self._say(f"{active.request_id}: no sign of the daemon for {silent:.0f} s; it is ended")
                         active.control.interrupt(
@@ -297,6 +302,7 @@ class Agent:
         while not self._stop.is_set():
             try:
                 self.tell("status", **self._status())
+                self._told = time.monotonic()
                 self._resend()
             except Unavailable:
                 pass  # the listener says it
