@@ -118,7 +118,9 @@ NOT_RUN = {
     "sudo threegate -w /srv/gate/ws settings service install": (
         "changes the machine: tests of the service run it on a root of their own"
     ),
-    "apt-get install rabbitmq-server": "changes the machine: tests/plugins/cluster/test_cluster_page.py types this page",
+    "apt-get install rabbitmq-server": (
+        "changes the machine: tests/plugins/cluster/test_cluster_page.py types this page"
+    ),
     "systemctl restart rabbitmq-server": "the same",
     "systemctl enable --now threegate-worker": "the same",
     "sudo threegate -w /srv/gate/ws settings service install --yes": "the same",

@@ -371,7 +371,7 @@ class Wire:
     def _drop_publisher(self) -> None:
         connection, self._publisher, self._channel, self._producer = self._publisher, None, None, None
         if connection is not None:
-            _shut(connection)
+            shut(connection)
 
     def _listen(self) -> None:
         told = ""
@@ -388,7 +388,7 @@ class Wire:
             finally:
                 self._up.clear()
                 self._held = None
-                _shut(connection)
+                shut(connection)
                 self._changed()
             self._stop.wait(_AGAIN_SECONDS)
 
@@ -442,7 +442,7 @@ def read_chunk(path: Path, offset: int) -> bytes:
         os.close(descriptor)
 
 
-def _shut(connection: kombu.Connection) -> None:
+def shut(connection: kombu.Connection) -> None:
     """Close without waiting for a broker that may be gone."""
     try:
         transport = getattr(connection, "_connection", None)

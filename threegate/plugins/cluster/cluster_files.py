@@ -54,7 +54,7 @@ from threegate.trail.workspace_key import VerifierKey
 VHOST = "threegate"
 DAEMON = "daemon"
 WORKER_DIR = "/etc/threegate-worker"
-_CA_DAYS, _LEAF_DAYS, _RENEW = 3650, 397, timedelta(days=30)
+_CA_DAYS, _LEAF_DAYS, _RENEW = 3650, 397, timedelta(days=limits.CERTIFICATE_LOW_DAYS)
 _OTHER_BROKER = "broker.pem"
 """In ca/: the CA of a broker that another folder made; this folder then has only its definitions."""
 
