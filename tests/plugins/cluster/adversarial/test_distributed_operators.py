@@ -172,6 +172,9 @@ def test_a_crash_leaves_the_old_files_or_the_new_ones(machine: Machine, monkeypa
             machine.take(machine.note(machine.files("alice", "mallory"), 8))
     assert machine.names() == ["alice"]
     whole = machine.trusted.kept.read_bytes()
+    machine.trusted.kept.write_bytes(whole.replace(b'"number":7', b'"number":null'))
+    with pytest.raises(Refused, match="cannot be read"):
+        machine.take(machine.note(machine.files("alice"), 9))
     for torn in (b"", whole[:100], b"{}\n", b"[]", whole.replace(b'"number":7', b'"numbers":7')):
         machine.trusted.kept.write_bytes(torn)
         now = machine.trusted.read()

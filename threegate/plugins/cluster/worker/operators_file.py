@@ -67,9 +67,9 @@ class WorkerOperators:
         signed, files = read_files(note)
         try:
             kept = self._kept()
-        except (OSError, ValueError):
+            taken = Taken() if kept is None else Taken(int(kept["epoch"]), int(kept["number"]))
+        except (OSError, ValueError, TypeError):
             raise Refused("operators_changed", f"{self.kept} cannot be read; move it away") from None
-        taken = Taken() if kept is None else Taken(int(kept["epoch"]), int(kept["number"]))
         next_ = check_operators(
             signed, files, self.read(), taken, workspace_id=workspace_id, changed=self._changed(), now=now
         )
