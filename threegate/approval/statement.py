@@ -45,6 +45,7 @@ ACT_TYPES: Final = frozenset(("threegate-grant/1",)) | frozenset(
         "agent-hosts",
         "tools-add",
         "tools-refresh",
+        "operators",
         "passkey",
     )
 )

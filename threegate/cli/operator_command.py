@@ -14,12 +14,14 @@ from threegate.cli.invocation import (
     JsonFlag,
     argument,
     emit_json,
+    put,
     say,
     wants_json,
     warn,
     workspace_here,
 )
-from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, ThreeGateError
+from threegate.runners.machine import machine_of
 from threegate.setup.init import account, read_public_key
 
 app = typer.Typer()
@@ -58,6 +60,7 @@ def add(
         emit_json({"operator": entry.name, "key": entry.key.fingerprint, "authority": entry.authority})
         return
     say(f"added {entry.name} {entry.key.type} {entry.key.fingerprint}")
+    _say_copies()
 
 
 @app.command("list")
@@ -120,6 +123,7 @@ def revoke(
         return
     for entry in concerned:
         say(f"revoked {entry.name} {entry.key.fingerprint}")
+    _say_copies()
 
 
 @app.command("record")
@@ -139,6 +143,16 @@ def record(
         emit_json({"operators_sha256": operators, "revoked_sha256": revoked, "passkeys_sha256": passkeys})
         return
     say(f"recorded {len(current.entries)} keys, operators {operators}")
+
+
+def _say_copies() -> None:
+    """What is to be done where other machines run requests."""
+    workspace = workspace_here()
+    try:
+        settings = workspace.load_settings()
+    except ThreeGateError:  # who may approve can be changed all the same
+        return
+    put(machine_of(settings).copies(workspace, settings))
 
 
 def _moment(text: str) -> datetime | None:

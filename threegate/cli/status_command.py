@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,7 +25,7 @@ from threegate.core.workspace import Workspace
 from threegate.review.asked import AskedReader
 from threegate.review.readiness import Readiness
 from threegate.review.results import list_results
-from threegate.review.status import NOTHING_HERE, TITLES, Line, health_rows, line_rows, status_lines, worker_text
+from threegate.review.status import NOTHING_HERE, TITLES, Line, health_rows, line_rows, status_lines, worker_rows
 from threegate.runners.backend import DoctorLine
 from threegate.runners.machine import worker_lines
 
@@ -56,10 +56,12 @@ def status(
         lines = status_lines(workspace, ended=ended, reader=reader)
         shown = [line.to_json() for line in lines]
         workers = worker_lines(workspace)
-        looked = health.look()
-        if (now := (shown, workers, looked)) != before:
+        looked, as_json = health.look(), wants_json(json_)
+        rows = worker_rows(workers or [], now=datetime.now(UTC), width=screen_width())
+        steady = [{**row, "heard_utc": None} for row in workers or []] if as_json else rows  # JSON: not each beat
+        if (now := (shown, steady, looked)) != before:
             before = now
-            if wants_json(json_):
+            if as_json:
                 whole = {
                     "workspace": str(workspace.root),
                     "health": {line.name: {"state": line.state, "seen": line.seen} for line in looked},
@@ -70,7 +72,7 @@ def status(
                 if watch:
                     redraw()
                 _print(lines, looked)
-                _print_workers(workers or [])
+                put(rows)
         if not watch:
             return
         time.sleep(0.5)
@@ -100,8 +102,3 @@ def _print(lines: list[Line], looked: list[DoctorLine]) -> None:
             put(["", f"{TITLES[group]} ({sum(item.next == group for item in lines)})"])
         for row in line_rows(line, now=now, width=width):
             say(row)
-
-
-def _print_workers(rows: list[dict[str, Any]]) -> None:
-    for row in rows:
-        say(worker_text(row))

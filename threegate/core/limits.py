@@ -680,6 +680,15 @@ AGENT_END_SECONDS: Final = 20
 """How long the end waits for the last process of a jail that was killed."""
 DOCTOR_NAMES: Final = 1_000
 """Files that can still be made on the workspace's disk: with less, `threegate doctor` reports a failure."""
+CLUSTER_OPERATORS_BYTES: Final = 32 * KIB
+"""The operators files together that are sent to workers: with the signature they fit into CLUSTER_NOTE_BYTES."""
+CLUSTER_OPERATORS_EVERY_SECONDS: Final = 10.0
+CLUSTER_OPERATORS_SECONDS: Final = 30 * 86400
+"""How long after its signature a worker takes operators files, so that one that was away gets them."""
+DOCTOR_BROKER_SECONDS: Final = 4.0
+"""How long `threegate doctor` waits for each answer of a cluster's broker."""
+CERTIFICATE_LOW_DAYS: Final = 30
+"""A certificate that ends sooner is a warning."""
 AGENT_FREE_BYTES: Final = 256 * MIB
 """What a run of an agent must leave free on the workspace's disk, at most: the AGENT_FREE_PART of it, if that is
 less.

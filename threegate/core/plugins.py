@@ -108,8 +108,11 @@ PLUGINS: tuple[Plugin, ...] = (
             "settings.cluster": "section:SECTION",
             "commands.serve worker": "worker_command:worker",
             "commands.settings cluster": "cluster_command:cluster",
+            "commands.operator distribute": "distribute_command:distribute",
+            "kinds": "kinds:KINDS",
             "machine": "capacity:MACHINE",
             "needs": "section:unit_needs",
+            "report": "cluster_doctor:cluster_lines",
         },
     ),
     Plugin(

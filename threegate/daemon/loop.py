@@ -45,7 +45,7 @@ from threegate.judgement.policy import Policy
 from threegate.launch.context import daemon_context
 from threegate.launch.results.space import give_back, reserve_result
 from threegate.review.draft_sources import SOURCES, TakeFile
-from threegate.runners.machine import MACHINES, machine_of
+from threegate.runners.machine import MACHINES, THIS_MACHINE, machine_of
 from threegate.trail.trail import Trail
 
 _TYPES_SECONDS = 0.2
@@ -120,7 +120,7 @@ class Daemon:
                 self._trail.close()
 
     def _new_dispatcher(self, policy: Policy) -> Dispatcher:
-        """With new runners, which start nothing until they are called. Raises TrailError, Unavailable."""
+        """With new runners, which start no job until they are called. Raises TrailError, Unavailable."""
         context = daemon_context(
             self.workspace,
             self._trail,
@@ -358,7 +358,7 @@ class Daemon:
         policy, dispatcher = self._policy_reload.policy, self._dispatcher
         if policy is not dispatcher.context.policy:
             dispatcher.context = replace(dispatcher.context, policy=policy)
-            self._outdated = _of_dispatcher(policy.settings) != _of_dispatcher(dispatcher.settings)
+            self._outdated = of_dispatcher(policy.settings) != of_dispatcher(dispatcher.settings)
             self._start_works()
         if self._outdated and not dispatcher.running and dispatcher.failed is None:
             new = self._new_dispatcher(policy)
@@ -443,10 +443,12 @@ class Daemon:
                 durable.unlink(path)
 
 
-def _of_dispatcher(settings: Settings) -> tuple[Any, ...]:
+def of_dispatcher(settings: Settings) -> tuple[Any, ...]:
     """The settings that its runners and its budget depend on."""
     listed = SECTIONS.listed()
+    elsewhere = machine_of(settings) is not THIS_MACHINE
     return (
+        (settings.request, settings.aana) if elsewhere else None,  # another machine judges by its own, which must agree
         settings.workspace,
         settings.runners,
         settings.secrets,

@@ -252,6 +252,7 @@ DOCTOR: Final[dict[str, str]] = {
     "projects": "the projects that this account can change, and why it cannot change the others",
     "daemon": "whether a daemon is running for this workspace: without one nothing is started",
     "engine": "the container engine of ERA requests; without one they wait",
+    "workers": "how many workers of a cluster accept work, where they run everything",
     "engine access": "who may access the engine: on most machines that is equivalent to root",
     "works for you now": "the backends whose requests this account can run here now",
     "runtime": "the OCI runtime that containers run in, and its known escapes",

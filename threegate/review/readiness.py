@@ -17,6 +17,7 @@ from threegate.core.plugins import OFF
 from threegate.core.workspace import Workspace
 from threegate.launch.launch_problem import launch_problem
 from threegate.runners.backend import DoctorLine, LineState, backends, plugin_lines
+from threegate.runners.machine import machine_of, workers_answer
 from threegate.trail.trail import Trail
 
 _ENGINE: Final = "engine"
@@ -61,11 +62,13 @@ class Readiness:
         return DoctorLine("daemon", "failure", "not running, so nothing is started", "threegate run")
 
     def _engine(self) -> DoctorLine:
-        """The first backend that depends on something which does not answer."""
+        """The first backend that depends on something which does not answer; or the workers, if they run everything."""
         try:
             settings = self._workspace.load_settings()
         except ThreeGateError as error:
             return DoctorLine(_ENGINE, "failure", str(error), "threegate settings check")
+        if (rows := machine_of(settings).workers(self._workspace, settings)) is not None:
+            return workers_answer(rows, "threegate doctor")
         lines = [line for item in backends() if (line := item.answers(settings)) is not None]
         lines.append(DoctorLine(_ENGINE, "ok", "none is needed"))
         return next((line for line in lines if line.state != "ok"), lines[0])

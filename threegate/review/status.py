@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from threegate.approval.shown.escaped_lines import GUTTER, own, shown, wrapped
+from threegate.approval.statement import parse_utc
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.file_names import README, is_agent_run_id
@@ -246,23 +247,54 @@ def _foreign(text: str, width: int) -> str:
 
 def age_text(entry: RequestEntry, now: datetime) -> str:
     """How long the file has been in its folder, in one unit."""
-    seconds = max(0, int((now - entry.since).total_seconds()))
+    return _in_one_unit((now - entry.since).total_seconds())
+
+
+def _in_one_unit(duration: float) -> str:
+    seconds = max(0, int(duration))
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"
     return f"{seconds} s"
 
 
-def worker_text(row: dict[str, Any]) -> str:
-    """A line about a worker: whether it accepts work, how much of it is in use, and what is running."""
+def worker_rows(rows: list[dict[str, Any]], *, now: datetime, width: int) -> list[str]:
+    """Each worker: what runs there and what is free, or why it gets nothing; and when it was last heard."""
+    drawn: list[str] = []
+    for row in rows:
+        head, *rest = own(_worker_text(row, now), width=width, indent=10)
+        drawn += [f"worker    {head[10:]}", *rest]
+    return drawn
+
+
+def _worker_text(row: dict[str, Any], now: datetime) -> str:
+    machine = f" on {row['machine']}" if row["machine"] else ""
+    version = f", version {row['version']}" if row["version"] else ""
+    heard = heard_text(row, now)
+    if not row["live"]:
+        return f"{row['worker']}{machine}{version}, {heard}, gets nothing: {row['reason']}"
     kinds = [name.lower() for name in BACKENDS if name.lower() in row]
-    load = (
-        f"{row['cores_free']} of {row['cores']} cores free, {row['memory_free_mb']} of {row['memory_mb']} MiB free, "
-        + ", ".join(f"{kind} {row[kind]}" for kind in kinds)
+    parts = [
+        ", ".join(row["running"]) or "idle",
+        f"{row['cores_free']} of {row['cores']} cores and {row['memory_free_mb']} of {row['memory_mb']} MiB free",
+        *(f"{kind} {row[kind]}" for kind in kinds),
+        *([row["reason"]] if row["reason"] else []),
+        *(["its operators differ from those here"] if row.get("operators") == "other" else []),
+    ]
+    return f"{row['worker']}{machine}{version}, {heard}: {', '.join(parts)}"
+
+
+def heard_text(row: dict[str, Any], now: datetime) -> str:
+    """When a worker last reported to a daemon here, and how long ago that is."""
+    if row["heard_utc"] is None:
+        return "never heard of"
+    heard = parse_utc(row["heard_utc"])
+    age = (now - heard).total_seconds()
+    return (
+        f"heard {_in_one_unit(age)} ago"
+        if age < limits.CLUSTER_SILENCE_SECONDS
+        else f"not heard since {row['heard_utc']} ({_in_one_unit(age)})"
     )
-    what = ", ".join(row["running"]) or "idle"
-    state = f"{load}: {what}" if row["live"] else f"accepts no work: {row['reason']}"
-    return f"worker    {row['worker']} ({row['machine'] or 'unknown machine'})  {state}"
 
 
 def files_in(workspace: Workspace, folder: str) -> list[RequestEntry]:

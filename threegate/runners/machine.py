@@ -23,7 +23,7 @@ from threegate.core.settings import SECTIONS, RunnersSettings, Settings
 from threegate.core.workspace import Workspace
 from threegate.request.job import Job
 from threegate.request.model import Request
-from threegate.runners.backend import backends, make_runner, running
+from threegate.runners.backend import DoctorLine, backends, make_runner, running
 from threegate.runners.interface import Runner
 
 
@@ -191,7 +191,7 @@ class Machine:
     is_used: Callable[[Settings], bool]
     """Whether the settings say that jobs run there."""
     runners: Callable[[Workspace, Settings, str, Callable[[str], None]], Mapping[str, Runner]]
-    """Makes the runners of all backends, which start nothing until they are used, from the workspace, its settings, the
+    """Makes the runners of all backends, which start no job until they are used, from the workspace, its settings, the
     name of this run of the daemon, and what takes lines for its log. Raises InvalidInput, Unavailable.
     """
     budget: Callable[[Settings, Mapping[str, Runner]], Budget]
@@ -200,8 +200,13 @@ class Machine:
     """How many requests may be under way at once."""
     never_fits: Callable[[Workspace, Settings, Request], str | None]
     """One line that says why this request could never run, or None: also if that is not known."""
-    workers: Callable[[Workspace], list[dict[str, Any]] | None] = lambda workspace: None
-    """The lines of `threegate status` about other machines, as the running daemon last saw them; None without any."""
+    workers: Callable[[Workspace, Settings], list[dict[str, Any]] | None] = lambda workspace, settings: None
+    """The rows of `threegate status` about other machines, as a daemon last heard from them, and whether each accepts
+    work now (`live`); None without any.
+    """
+
+    copies: Callable[[Workspace, Settings], list[str]] = lambda workspace, settings: []
+    """What to do, a line each, so that other machines know operators that have changed here."""
 
 
 MACHINES: Final = Place[Machine]("machine")
@@ -239,7 +244,15 @@ def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:
         settings = workspace.load_settings()
     except ThreeGateError:
         return None
-    return machine_of(settings).workers(workspace)
+    return machine_of(settings).workers(workspace, settings)
+
+
+def workers_answer(rows: list[dict[str, Any]], fix: str = "") -> DoctorLine:
+    """Whether any of the other machines accepts work, in place of whether an engine answers here."""
+    live = [str(row["worker"]) for row in rows if row["live"]]
+    if live:
+        return DoctorLine("workers", "ok", f"{len(live)} of {len(rows)} accept work: {', '.join(live)}")
+    return DoctorLine("workers", "warning", f"none of {len(rows)} accepts work, so nothing starts", fix)
 
 
 class _RunnersHere(dict[str, Runner]):

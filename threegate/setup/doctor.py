@@ -22,6 +22,7 @@ from threegate.core.settings import Settings
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
 from threegate.runners.backend import DoctorLine, backends, guarded, make_runner, plugin_lines
+from threegate.runners.machine import machine_of, workers_answer
 from threegate.trail.trail import Trail
 
 SPACE_LOW, SPACE_NONE = 2 << 30, 256 << 20
@@ -55,6 +56,9 @@ def examine(workspace: Workspace | None, *, probes: bool = True) -> list[DoctorL
     lines += plugin_lines(settings)
     for report in REPORTS.given(settings.plugins.off).values():
         lines += report(workspace, settings, probes)
+    elsewhere = None if workspace is None else machine_of(settings).workers(workspace, settings)
+    if elsewhere is not None:  # nothing runs here, so nothing that runs need is missed here
+        return [*lines, workers_answer(elsewhere)]
     for backend in backends():
         lines += backend.doctor(settings, probes)
     return [*lines, _works(settings)]

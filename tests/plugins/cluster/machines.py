@@ -213,6 +213,8 @@ class Worker:
         self._broker = broker
         (home / "worker.toml").write_text(settings)
         self._process: subprocess.Popen[bytes] | None = None
+        self.more: list[str] = []
+        """Further options of `threegate serve worker`."""
 
     @property
     def state(self) -> Path:
@@ -239,7 +241,7 @@ class Worker:
     def start(self) -> None:
         """Start it; it connects by itself."""
         words = ["serve", "worker", "--broker", self._broker, "--operators", str(self.operators)]
-        words += ["--identity", str(self.home), "--settings", str(self.home / "worker.toml")]
+        words += ["--identity", str(self.home), "--settings", str(self.home / "worker.toml"), *self.more]
         with open(self.home / "log", "ab") as log:
             self._process = subprocess.Popen(
                 inside(self.space, sys.executable, "-m", "threegate", *words),

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,25 +17,36 @@ import pytest
 from tests.engine_fixtures import era_job, monty_job
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
+from threegate.core.settings import Settings, parse_settings
 from threegate.plugins.cluster.job_envelope import make_envelope
 from threegate.plugins.cluster.ledger import ClusterBudget, Ledger
+from threegate.plugins.cluster.notes import Rules
 from threegate.plugins.cluster.outcome import read_outcome, write_outcome
 from threegate.plugins.cluster.runner import enrolled
 from threegate.plugins.cluster.seal import seal
 from threegate.plugins.cluster.section import ClusterSettings
+from threegate.plugins.cluster.worker.health import judges_by
 from threegate.plugins.cluster.worker.identity import signing_key
+from threegate.plugins.cluster.worker.operators_file import read_operators_file
 from threegate.plugins.cluster.worker.outbox import Outbox
 from threegate.plugins.cluster.worker.store import Store
 from threegate.request.job import JobLimits, Platform
 from threegate.runners.interface import Artifact, Destination, Evidence, Outcome, Stream
+from threegate.setup.certificates import certificate_pem, certify, common_name, new_key
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 
 BOUNDS = JobLimits("1", 64, 5)
 
 
+RULES = Rules.of(Settings())
+
+
 def told(**more: Any) -> dict[str, Any]:
-    """A status note's value."""
+    """A status note's value, of a worker that judges by the daemon's rules."""
     return {
+        **asdict(RULES),
+        "operators_sha256": "1" * 64,
+        "certificate_end": 2_000_000_000,
         "cores": "4",
         "memory_mb": 1024,
         "monty": 2,
@@ -140,6 +151,71 @@ def test_a_worker_that_refuses_three_jobs_in_a_row_is_unfit(monkeypatch: pytest.
     assert ledger.missing(jobs[0]) is None
     ledger.refused("a", jobs[1], "odd: why")
     assert len(ledger.seats()[0].refused) == 1, "what is over is forgotten"
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"version": "0.0.9"}, f"it has ThreeGate 0.0.9, the daemon {RULES.version}; install the same version on both"),
+        ({"version": ""}, f"it has ThreeGate of an older version, the daemon {RULES.version}; install"),
+        ({"request_sha256": "0" * 64}, "[request] of its settings is not the daemon's; copy [request] of the daemon's"),
+        ({"aana_sha256": ""}, "[aana] of its settings is not the daemon's; copy [aana] of"),
+        ({"aana_sha256": "0" * 64, "request_sha256": ""}, "[request] and [aana] of its settings is not the daemon's"),
+        ({"request_sha256": "0" * 64, "healthy": False, "reason": "disk: full"}, "[request] of its settings"),
+        ({"healthy": False, "reason": "disk: full"}, "disk: full"),
+    ],
+)
+def test_a_worker_that_judges_by_other_rules_gets_nothing_and_says_why(more: dict[str, Any], reason: str) -> None:
+    """It would refuse each request; the next one that is the same gets them."""
+    ledger = Ledger(("a",), RULES)
+    ledger.hear("a", told())
+    job = monty_job("1")
+    assert ledger.reserve(job) == "a"
+    ledger.hear("a", told(**more))
+    [seat] = ledger.seats()
+    assert not seat.live() and seat.reason.startswith(reason)
+    assert ledger.reserve(monty_job("2")) is None and reason in str(ledger.missing(None))
+    ledger.hear("a", told())
+    assert ledger.missing(None) is None and seat.live()
+
+
+def test_a_worker_of_an_older_version_that_says_nothing_of_its_rules_gets_nothing() -> None:
+    ledger = Ledger(("a",), RULES)
+    ledger.hear("a", {name: value for name, value in told().items() if name not in asdict(RULES)})
+    assert not ledger.seats()[0].live() and not ledger.heard.is_set()
+
+
+def test_other_operators_are_no_refusal() -> None:
+    """A worker's own file may be narrower on purpose: what it does not allow it refuses itself."""
+    ledger = Ledger(("a",), RULES)
+    ledger.hear("a", told(operators_sha256="2" * 64))
+    assert ledger.reserve(monty_job("1")) == "a"
+
+
+def test_the_rules_are_those_of_the_policy_digest() -> None:
+    """Spelled otherwise, or another setting: the same. A value that a request is judged by: not."""
+    same = parse_settings(b'[request]\nmax_cpu = 8\n[runners.era]\nparallel = 3\n[approval]\nttl = "1h"\n')
+    again = parse_settings(b"[request]\nmax_cpu = 8.0\n")
+    assert Rules.of(same) == Rules.of(again)
+    assert Rules.of(again).request_sha256 != RULES.request_sha256 and Rules.of(again).aana_sha256 == RULES.aana_sha256
+    domain = parse_settings(b'[aana]\nrisk_domain = "finance"\n')
+    assert Rules.of(domain).aana_sha256 != RULES.aana_sha256
+
+
+def test_a_worker_says_by_what_it_judges(tmp_path: Path) -> None:
+    """The digests of its operators files change with each of them; without a certificate its end is not known."""
+    operators = tmp_path / "operators"
+    told = [judges_by(Settings(), read_operators_file(operators), tmp_path)]
+    for name in ("operators", "operators.revoked", "operators.passkeys"):
+        (tmp_path / name).write_text("nobody\n")
+        told.append(judges_by(Settings(), read_operators_file(operators), tmp_path))
+    assert len({str(item["operators_sha256"]) for item in told}) == 4
+    assert all(item["certificate_end"] == 0 and item["version"] == RULES.version for item in told)
+    key, name = new_key(), common_name("w1")
+    certificate = certify(name, key.public_key(), name, key, days=40)
+    (tmp_path / "tls.pem").write_bytes(certificate_pem(certificate))
+    ends = judges_by(Settings(), read_operators_file(operators), tmp_path)["certificate_end"]
+    assert ends == int(certificate.not_valid_after_utc.timestamp()) > time.time() + 39 * 86400
 
 
 @pytest.mark.parametrize(

@@ -374,7 +374,7 @@ class Wire:
     def _drop_publisher(self) -> None:
         connection, self._publisher, self._channel, self._producer = self._publisher, None, None, None
         if connection is not None:
-            _shut(connection)
+            shut(connection)
 
     def _listen(self) -> None:
         told = ""
@@ -392,7 +392,7 @@ class Wire:
                 self._up.clear()
                 self._held = None
                 self._owed.clear()
-                _shut(connection)
+                shut(connection)
                 self._changed()
             self._stop.wait(_AGAIN_SECONDS)
 
@@ -464,7 +464,7 @@ def _ack(message: Any) -> None:
     message.channel.basic_ack(message.delivery_tag)
 
 
-def _shut(connection: kombu.Connection) -> None:
+def shut(connection: kombu.Connection) -> None:
     """Close without waiting for a broker that may be gone."""
     try:
         transport = getattr(connection, "_connection", None)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from threegate.core import durable, limits
 from threegate.core.settings import Settings
@@ -24,11 +25,18 @@ if TYPE_CHECKING:
     from threegate.request.model import Request
     from threegate.runners.interface import Runner
 
+NO_DAEMON: Final = "the daemon does not run"
+_UNHEARD: Final = {
+    "machine": "", "live": False, "reason": "no report yet", "heard_utc": None, "version": "", "operators_sha256": "",
+    "certificate_end": 0, "running": [],
+}  # fmt: skip
+"""The row of a worker that no daemon here has heard of."""
+
 
 def never_fits(workspace: Workspace, settings: Settings, request: Request) -> str | None:
     """One line that says why this request could never run on a worker, or None. The largest worker counts."""
     need = Need.of(request.backend, request.cpu_limit, request.memory_limit_mb)
-    sizes = [(Decimal(row["cores"]), row["memory_mb"]) for row in worker_lines(workspace) or ()]
+    sizes = [(Decimal(row["cores"]), row["memory_mb"]) for row in worker_rows(workspace)]
     sizes = [size for size in sizes if size[0] > 0]  # the others have not reported yet
     if len(sizes) < len(settings.section(ClusterSettings).workers) or any(
         need.cpus <= cores and need.memory_mb <= memory for cores, memory in sizes
@@ -39,22 +47,53 @@ def never_fits(workspace: Workspace, settings: Settings, request: Request) -> st
 
 
 def workers_file(workspace: Workspace) -> Path:
-    """What a daemon with a cluster knows of its workers, while it runs; derived, for `threegate status`."""
+    """What a daemon with a cluster last heard of its workers; derived, for `threegate status`."""
     return workspace.control / "workers.json"
 
 
-def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:
-    """What the running daemon last wrote of its workers; None without a cluster, or without a daemon."""
+def worker_rows(workspace: Workspace) -> list[dict[str, Any]]:
+    """What a daemon last wrote of its workers, however long ago; none if that cannot be read."""
     try:
-        data = durable.read_regular(workers_file(workspace), max_bytes=limits.WORKERS_FILE_BYTES)
-        value = json.loads(data)
+        value = json.loads(durable.read_regular(workers_file(workspace), max_bytes=limits.WORKERS_FILE_BYTES))
     except (OSError, ValueError):
-        return None
-    return value if isinstance(value, list) else None
+        return []
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def worker_lines(workspace: Workspace, settings: Settings) -> list[dict[str, Any]]:
+    """Every enrolled worker, as a daemon last heard of it: `live` only if it runs now and heard of it just now."""
+    from threegate.launch.launch_problem import read_operators  # late: most commands ask for no worker
+    from threegate.plugins.cluster.notes import operators_digest
+
+    known = {row.get("worker"): row for row in worker_rows(workspace)}
+    ours, runs, now = operators_digest(read_operators(workspace)), workspace.daemon_lock_held(), datetime.now(UTC)
+    lines = []
+    for key in settings.section(ClusterSettings).workers:
+        name = key.partition("+")[0]
+        row = {**_UNHEARD, "worker": name, **known.get(name, {})}
+        reason = NO_DAEMON if not runs else _silence(row, now)
+        if reason:
+            row |= {"live": False, "reason": reason, "running": []}
+        if row["operators_sha256"]:
+            row["operators"] = "same" if row["operators_sha256"] == ours else "other"
+        lines.append(row)
+    return lines
+
+
+def _silence(row: Mapping[str, Any], now: datetime) -> str:
+    """Why a worker does not count as live although the file says so: nobody has written it since then."""
+    from threegate.approval.statement import parse_utc
+
+    if not row["live"]:
+        return ""
+    heard = row["heard_utc"] and parse_utc(row["heard_utc"])
+    most = timedelta(seconds=limits.CLUSTER_LIVE_SECONDS + 2 * limits.CLUSTER_BEAT_SECONDS)
+    return "" if heard and timedelta() <= now - heard <= most else "the daemon has written nothing since then"
 
 
 def _runners(workspace: Workspace, settings: Settings, boot: str, say: Callable[[str], None]) -> Mapping[str, Runner]:
     """One runner for every backend."""
+    from threegate.plugins.cluster.notes import Rules
     from threegate.plugins.cluster.runner import ClusterRunner  # imported here: it loads Celery
     from threegate.trail.workspace_key import load_key
 
@@ -62,11 +101,24 @@ def _runners(workspace: Workspace, settings: Settings, boot: str, say: Callable[
         workspace,
         settings.section(ClusterSettings),
         load_key(settings.workspace.id),
+        Rules.of(settings),
         boot=boot,
         told_file=workers_file(workspace),
         say=say,
     )
+    runner.ledger.remember(worker_rows(workspace))
+    runner.begin()
     return dict.fromkeys(BACKENDS, runner)
+
+
+def _copies(workspace: Workspace, settings: Settings) -> list[str]:
+    names = ", ".join(key.partition("+")[0] for key in settings.section(ClusterSettings).workers)
+    here = workspace.operators_file
+    return [
+        f"workers judge by files of their own ({names or 'none yet'}): copy {here}, {here.name}.revoked and "
+        f"{here.name}.passkeys, as far as they exist, to FILE of --operators there, FILE.revoked and FILE.passkeys; "
+        "workers with --take-operators get them by: threegate operator distribute"
+    ]
 
 
 def _budget(settings: Settings, runners: Mapping[str, Runner]) -> Budget:
@@ -80,4 +132,5 @@ MACHINE = Machine(
     threads=lambda settings: settings.section(ClusterSettings).slots,
     never_fits=never_fits,
     workers=worker_lines,
+    copies=_copies,
 )

@@ -54,7 +54,7 @@ from threegate.trail.workspace_key import VerifierKey
 VHOST = "threegate"
 DAEMON = "daemon"
 WORKER_DIR = "/etc/threegate-worker"
-_CA_DAYS, _RENEW = 3650, timedelta(days=30)
+_CA_DAYS, _RENEW = 3650, timedelta(days=limits.CERTIFICATE_LOW_DAYS)
 LEAF_DAYS = 397
 """How long a member's certificate is valid."""
 _OTHER_BROKER = "broker.pem"

@@ -7,15 +7,19 @@ enrolled gets nothing.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from threegate.approval.ssh_wire import MalformedError
+from threegate.approval.statement import format_utc, parse_utc
 from threegate.core import limits
-from threegate.plugins.cluster.notes import Status
+from threegate.plugins.cluster.notes import Rules, Status
 from threegate.request.backend import BACKENDS
 from threegate.request.job import Job
 from threegate.runners.backend import backends
@@ -60,6 +64,13 @@ class Seat:
     here: frozenset[str] = frozenset()
     """Their nonces."""
     taken: dict[int, Job] = field(default_factory=dict)
+    heard_utc: datetime | None = None
+    """When it last reported, also to an earlier run of the daemon."""
+    version: str = ""
+    operators_sha256: str = ""
+    certificate_end: int = 0
+    """When its certificate ends, in whole seconds since 1970; 0: not known."""
+    takes_operators: bool = False
     refused: dict[str, tuple[float, str]] = field(default_factory=dict)
     """By the digest of each job that it refused: until when it is not offered it again, and what it said."""
     told: Status | None = None
@@ -124,6 +135,10 @@ class Seat:
             "machine": self.machine,
             "live": self.live(),
             "reason": self.problem() or "".join(f"refused a job: {said}" for said in self.refusals()[-1:]),
+            "heard_utc": None if self.heard_utc is None else format_utc(self.heard_utc),
+            "version": self.version,
+            "operators_sha256": self.operators_sha256,
+            "certificate_end": self.certificate_end,
             "cores": str(self.cores),
             "cores_free": str(cores),
             "memory_mb": self.memory_mb,
@@ -136,8 +151,10 @@ class Seat:
 class Ledger:
     """All enrolled workers. Safe for threads."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: tuple[str, ...], rules: Rules | None = None) -> None:
+        """`rules`: what a worker must judge by to get anything; None: that is not compared."""
         self.lock = threading.RLock()
+        self._rules = rules
         self._seats = {name: Seat(name) for name in names}
         self.heard = threading.Event()
         """Set with the first live worker."""
@@ -160,12 +177,24 @@ class Ledger:
                 seat.refused.clear()  # it may be another one now
             seat.cores, seat.memory_mb, seat.images = Decimal(status.cores), status.memory_mb, status.images
             seat.rows = rows
-            seat.healthy, seat.reason = status.healthy, trail_text(status.reason, limits.CLUSTER_TEXT_CHARS)
+            other = self._rules.why_not(status) if self._rules is not None else ""
+            seat.healthy = status.healthy and not other
+            seat.reason = other or trail_text(status.reason, limits.CLUSTER_TEXT_CHARS)
             seat.machine, seat.boot = status.machine, status.boot
-            seat.running, seat.heard = status.running, time.monotonic()
+            seat.running, seat.heard, seat.heard_utc = status.running, time.monotonic(), datetime.now(UTC)
+            seat.version, seat.operators_sha256 = status.version, status.operators_sha256
+            seat.certificate_end, seat.takes_operators = status.certificate_end, status.takes_operators
             seat.here = frozenset(nonce for nonce, _ in status.running)
-        if status.healthy:
+        if seat.healthy:
             self.heard.set()
+
+    def remember(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """When an earlier run of the daemon heard from its workers, from its rows; nothing else of them counts."""
+        for row in rows:
+            seat = self._seats.get(str(row.get("worker")))
+            if seat is not None and seat.heard is None:
+                with contextlib.suppress(MalformedError):
+                    seat.heard_utc = parse_utc(str(row.get("heard_utc")))
 
     def doubt(self, name: str, reason: str) -> None:
         """Why a worker's reports are ignored, for `threegate status`; earlier reports are kept."""

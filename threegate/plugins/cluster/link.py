@@ -27,6 +27,7 @@ from typing import Any
 from threegate.core import durable, limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.workspace import Workspace
+from threegate.launch.launch_problem import read_operators
 from threegate.plugins.cluster.broker import (
     BEAT_EXCHANGE,
     CHUNK_EXCHANGE,
@@ -42,7 +43,8 @@ from threegate.plugins.cluster.broker import (
 from threegate.plugins.cluster.celery import make_app
 from threegate.plugins.cluster.lead import Lead
 from threegate.plugins.cluster.ledger import Ledger
-from threegate.plugins.cluster.notes import FROM_WORKER, read_note
+from threegate.plugins.cluster.notes import FROM_WORKER, operators_digest, read_note
+from threegate.plugins.cluster.operators_act import about_operators, read_act, signed_files, signed_operators_file
 from threegate.plugins.cluster.seal import seal
 from threegate.trail.workspace_key import SigningKey, VerifierKey
 
@@ -104,6 +106,8 @@ class Link:
         self._ledger = ledger
         self._boot = boot
         self._told_file = told_file
+        self._workspace = workspace
+        self._operators_at = 0.0
         self._say = say
         self._app = make_app(broker)
         self._boxes: dict[str, Mailbox] = {}
@@ -138,8 +142,6 @@ class Link:
         self._files.close()
         if self._beats.is_alive():
             self._beats.join(limits.CLUSTER_BEAT_SECONDS * 2)
-        if self._told_file is not None:
-            self._told_file.unlink(missing_ok=True)
 
     def open(self, nonce: str, worker: str) -> Mailbox:
         """A mailbox for a run that is given to a worker."""
@@ -198,6 +200,7 @@ class Link:
                     if self.lead.leads:
                         beat = {"boot": self._boot, "seq": next(self._seq)}
                         self.wire.publish(BEAT_EXCHANGE, "", seal(self._key, "beat", beat))
+                        self._send_operators()
             problem = self.lead.problem or ""
             if problem != told and self.lead.waits:
                 self._say(problem)
@@ -206,12 +209,33 @@ class Link:
             self._wake.wait(limits.CLUSTER_BEAT_SECONDS)
             self._wake.clear()
 
+    def _send_operators(self) -> None:
+        """To each worker that takes operators files and has others, the ones that an operator signed last."""
+        seats = [seat for seat in self._ledger.seats() if seat.takes_operators and seat.live()]
+        if not seats or time.monotonic() < self._operators_at:
+            return
+        self._operators_at = time.monotonic() + limits.CLUSTER_OPERATORS_EVERY_SECONDS
+        try:
+            place = signed_operators_file(self._workspace)
+            signed = durable.read_regular(place, max_bytes=limits.SIGNATURE_FILE_BYTES)
+            about = dict(read_act(signed).about)
+        except (OSError, Refused):
+            return
+        files = read_operators(self._workspace)
+        if about != about_operators(files, about.get("number", 0)):
+            return  # they were changed since then: what was signed is not there any more
+        for seat in seats:
+            if seat.operators_sha256 != operators_digest(files):
+                self.tell(seat.name, "operators", **signed_files(signed, files))
+
     def _write_told(self) -> None:
         """What `threegate status` reads: derived, replaced whole."""
         if self._told_file is None:
             return
+        problem = self.wire.alarm or self.lead.problem  # whatever was heard, nothing can be sent
         told = [
             {**seat.to_json(), "dropped": self.wire.dropped(result_exchange(seat.name))}
+            | ({} if problem is None else {"live": False, "reason": problem})
             for seat in self._ledger.seats()
         ]
         text = json.dumps(told, indent=1)

@@ -7,18 +7,23 @@ so nothing behind it meets a text, a list or a number of a size that the other s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Self
 
 from pydantic import ConfigDict, Field, ValidationError
 
+from threegate.approval.operators import Operators
 from threegate.core import limits
-from threegate.core.canonical import INTEGER_MAX
+from threegate.core.canonical import INTEGER_MAX, canonical_bytes, sha256_hex
 from threegate.core.errors import Refused
 from threegate.core.record import Record
+from threegate.core.settings import Settings
+from threegate.core.version import __version__
 from threegate.plugins.cluster.seal import NONCE, WORKER, unseal
 from threegate.trail.workspace_key import VerifierKey
 
 _Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_Sha256OrNone = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 _Nonce = Annotated[str, Field(pattern=rf"^{NONCE.pattern}$")]
 _Whole = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
 _Text = Annotated[str, Field(max_length=limits.CLUSTER_TEXT_CHARS)]
@@ -58,6 +63,57 @@ class Status(_Part):
     healthy: bool
     reason: _Text
     running: tuple[_Running, ...] = Field(strict=False, max_length=limits.CLUSTER_RUNS)
+    version: str = Field(default="", pattern=rf"^[0-9A-Za-z.+-]{{0,{limits.CLUSTER_NAME_CHARS}}}$")
+    """Of ThreeGate. This and what follows is empty or 0 in a note of a version that did not send it."""
+    request_sha256: _Sha256OrNone = ""
+    aana_sha256: _Sha256OrNone = ""
+    operators_sha256: _Sha256OrNone = ""
+    """`operators_digest` of its own files."""
+    certificate_end: _Whole = 0
+    """When its certificate ends, in whole seconds since 1970."""
+    takes_operators: bool = False
+    """Whether it takes operators files that an operator signed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a worker judges a request by, besides the request and its operators: the same as on the daemon, or each
+    request that it gets would be refused there, or mean another job.
+    """
+
+    version: str
+    request_sha256: str
+    aana_sha256: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Of this process: the sections in the form that the policy digest has of them."""
+        deciding = settings.deciding()
+        sections = (sha256_hex(canonical_bytes(deciding[name])) for name in ("request", "aana"))
+        return cls(__version__, *sections)
+
+    def why_not(self, status: Status) -> str:
+        """One line if the worker of this status judges by other rules; empty if by these."""
+        if status.version != self.version:
+            return (
+                f"it has ThreeGate {status.version or 'of an older version'}, the daemon {self.version}; "
+                "install the same version on both"
+            )
+        other = [
+            name for name in ("request", "aana") if getattr(status, f"{name}_sha256") != getattr(self, f"{name}_sha256")
+        ]
+        if not other:
+            return ""
+        named = " and ".join(f"[{name}]" for name in other)
+        return (
+            f"{named} of its settings is not the daemon's; copy {named} of the daemon's threegate.toml "
+            "into the file of its --settings, and restart it"
+        )
+
+
+def operators_digest(operators: Operators) -> str:
+    """One digest over the operators file and its companions as they were read."""
+    return sha256_hex(canonical_bytes(list(operators.digests)))
 
 
 class _StatusNote(_Note, Status):
@@ -88,6 +144,15 @@ class _Chunk(_Run):
     offset: _Whole
 
 
+class _Operators(_Note):
+    """Operators files that an operator signed for workers, in base64 (`operators_act.py`)."""
+
+    signed: str
+    operators: str
+    revoked: str | None
+    passkeys: str | None
+
+
 class _Refused(_Run):
     code: _Name
     message: _Text
@@ -113,6 +178,7 @@ _TO_WORKER: Final[Mapping[str, type[Record]]] = {
     "cancel": _Run,
     "done": _Run,
     "want": _Chunk,
+    "operators": _Operators,
 }
 FROM_WORKER: Final = frozenset(_FROM_WORKER)
 TO_WORKER: Final = frozenset(_TO_WORKER)

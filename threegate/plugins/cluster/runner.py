@@ -16,6 +16,7 @@ from threegate.judgement.judge import Clearance
 from threegate.plugins.cluster.broker import Broker
 from threegate.plugins.cluster.ledger import ClusterBudget, Ledger
 from threegate.plugins.cluster.link import Link
+from threegate.plugins.cluster.notes import Rules
 from threegate.plugins.cluster.remote_run import RemoteRun
 from threegate.plugins.cluster.seal import WORKER
 from threegate.plugins.cluster.section import ClusterSettings
@@ -49,12 +50,13 @@ class ClusterRunner:
         workspace: Workspace,
         settings: ClusterSettings,
         key: SigningKey,
+        rules: Rules,
         *,
         boot: str,
         told_file: Path | None = None,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """Connects nothing yet. Raises InvalidInput, Unavailable for settings that cannot work."""
+        """Connects nothing before `begin`. Raises InvalidInput, Unavailable for settings that cannot work."""
         if not settings.identity.startswith("/"):
             raise InvalidInput("cluster.identity: the absolute path of the folder with ca.pem, tls.pem and tls.key")
         workers = enrolled(settings)
@@ -62,10 +64,11 @@ class ClusterRunner:
         broker.check()
         self._key = key
         self._away_sec = settings.away_sec
-        self.ledger = Ledger(tuple(workers))
+        self.ledger = Ledger(tuple(workers), rules)
         self._link = Link(broker, workspace, key, workers, self.ledger, boot=boot, told_file=told_file, say=say)
         self._lock = threading.Lock()
         self._begun = False
+        self._waited = False
         self._closed = False
 
     @property
@@ -73,12 +76,19 @@ class ClusterRunner:
         """What the dispatcher takes leases from."""
         return ClusterBudget(self.ledger)
 
-    def available(self, job: Job | None = None) -> str | None:
-        """None when some live worker could run the job, else one line. The first call connects and waits a little."""
+    def begin(self) -> None:
+        """Connect, so that `threegate status` knows the workers before the first request."""
         with self._lock:
-            if not self._begun:
+            if not self._begun and not self._closed:
                 self._begun = True
                 self._link.start()
+
+    def available(self, job: Job | None = None) -> str | None:
+        """None when some live worker could run the job, else one line. The first call waits a little for one."""
+        self.begin()
+        with self._lock:
+            if not self._waited:
+                self._waited = True
                 self.ledger.heard.wait(_FIRST_WORKER_SECONDS)
         if job is not None and secret_name(job.tool, job.proposal_sha256) is not None:
             return "needs a secret of this machine, which never leaves it; run it without a cluster"

@@ -43,6 +43,10 @@ def worker(
             help="A file with [approval], [request] and [runners] for this worker.",
         ),
     ] = None,
+    take_operators: Annotated[
+        bool,
+        typer.Option("--take-operators", help="Take operators files that an operator of this worker signed."),
+    ] = False,
     json_log: Annotated[bool, typer.Option("--json-log", help="Log JSON lines (for a journal).")] = False,
 ) -> None:
     """Run requests on this machine for a cluster.
@@ -63,7 +67,12 @@ def worker(
     home = identity.absolute()
     run_worker(
         Options(
-            broker, (operators or home / "operators").absolute(), home, (state or home / "state").absolute(), settings
+            broker,
+            (operators or home / "operators").absolute(),
+            home,
+            (state or home / "state").absolute(),
+            settings,
+            take_operators,
         ),
         lambda line: log.say("worker", what=line),
     )

@@ -17,7 +17,7 @@ from textual.widgets import DataTable, Input, Static
 from threegate.approval.shown.escaped_lines import LEAST_WIDTH, own, shown
 from threegate.core.workspace import Workspace
 from threegate.review.asked import AskedReader
-from threegate.review.status import NOTHING_HERE, TITLES, Line, is_draft_folder, line_rows, status_lines, worker_text
+from threegate.review.status import NOTHING_HERE, TITLES, Line, is_draft_folder, line_rows, status_lines, worker_rows
 from threegate.runners.machine import worker_lines
 
 _Drawn = dict[str, tuple[str, ...]]
@@ -94,7 +94,7 @@ class RequestList(Vertical):
         kind = "UNDECIDED" if self.undecided else "REQUESTS"
         shown_of = f" of {len(self._lines)}" if words else ""
         self.query_one("#bar", Static).update(Text(f"{kind}: {len(found)}{shown_of}"))
-        more = [worker_text(item) for item in worker_lines(self._workspace) or []]
+        more = worker_rows(worker_lines(self._workspace) or [], now=now, width=width)
         if not self._lines:
             more = own(
                 "nothing is waiting for you; u shows everything" if self.undecided else NOTHING_HERE, width=width

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
+
+from cryptography import x509
 
 from threegate.approval.operators import Operators
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError
 from threegate.core.extras import missing_extra
 from threegate.core.settings import Settings
+from threegate.plugins.cluster.notes import Rules, operators_digest
 from threegate.plugins.cluster.worker.heartbeat import Capacity
 from threegate.runners.backend import backends
 from threegate.runners.machine import Budget
@@ -63,6 +67,19 @@ def quick_look(operators: Operators, state: Path) -> str | None:
     if shutil.disk_usage(state).free < limits.WORKER_FREE_BYTES:
         return f"disk: less than {limits.WORKER_FREE_BYTES >> 20} MiB free in {state}"
     return None
+
+
+def judges_by(settings: Settings, operators: Operators, identity: Path) -> dict[str, str | int]:
+    """What a status says of how this worker judges, and when the certificate in `identity` ends (0: not known)."""
+    try:
+        ends = int(x509.load_pem_x509_certificate((identity / "tls.pem").read_bytes()).not_valid_after_utc.timestamp())
+    except (OSError, ValueError):
+        ends = 0
+    return {
+        **asdict(Rules.of(settings)),
+        "operators_sha256": operators_digest(operators),
+        "certificate_end": max(ends, 0),
+    }
 
 
 def _era_problem(settings: Settings) -> str | None:

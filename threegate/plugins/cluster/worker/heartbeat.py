@@ -106,6 +106,10 @@ class Agent:
         self.capacity = Capacity(Decimal(0), 0, {}, ())
         self.problem: str | None = "the doctor has not looked yet"
         """Why no work is taken; None: work is taken."""
+        self.judges_by: Mapping[str, str | int] = {}
+        """What else its status says of it (`worker/health.py`): version, digests, the end of its certificate."""
+        self.take_operators: Callable[[Mapping[str, Any]], None] = lambda note: None
+        """What is done with operators files that came; whoever sent them, nothing of them is verified yet."""
         self._boot = f"{time.time_ns():x}"
         self._seq = itertools.count(1)
         self._active: dict[str, Active] = {}
@@ -252,6 +256,8 @@ class Agent:
             self._answers.put(lambda: self._outbox.drop(nonce))
         elif kind == "want":
             self._answers.put(lambda: self._send_output(nonce, note["sha256"], note["offset"]))
+        elif kind == "operators":
+            self._answers.put(lambda: self.take_operators(note))
         elif kind in ("go", "no"):
             self._put(nonce, kind, note, b"")
 
@@ -324,6 +330,7 @@ class Agent:
             "healthy": self.problem is None,
             "reason": trail_text(self.problem or "", limits.CLUSTER_TEXT_CHARS),
             "running": [list(item) for item in here.items()][: limits.CLUSTER_RUNS],
+            **self.judges_by,
         }
 
     def interrupt_all(self) -> None:

@@ -23,7 +23,7 @@ from threegate.plugins.cluster.outcome import write_outcome
 from threegate.plugins.cluster.seal import NONCE
 from threegate.plugins.cluster.worker.heartbeat import Active, Agent
 from threegate.plugins.cluster.worker.journal import NonceJournal
-from threegate.plugins.cluster.worker.operators_file import read_operators_file
+from threegate.plugins.cluster.worker.operators_file import WorkerOperators
 from threegate.plugins.cluster.worker.outbox import Outbox
 from threegate.plugins.cluster.worker.store import Store
 from threegate.plugins.cluster.worker.verify_job import Trust, VerifiedJob, verify
@@ -41,7 +41,7 @@ class WorkerPlace:
     """The folders and files of a worker."""
 
     state: Path
-    operators_file: Path
+    operators: WorkerOperators
 
     @property
     def runs(self) -> Path:
@@ -104,7 +104,7 @@ class JobHandler:
             self._agent.name,
             self._workspace_id,
             self._workspace_key,
-            read_operators_file(self._place.operators_file),
+            self._place.operators.read(),
             self._settings,
         )
 

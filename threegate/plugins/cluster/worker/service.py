@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,16 +22,17 @@ import celery.exceptions
 import celery.signals
 
 from threegate.core import durable, limits
-from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.settings import Settings, parse_settings
 from threegate.plugins.cluster.broker import FAULTS, TASK, Broker
 from threegate.plugins.cluster.celery import make_app
-from threegate.plugins.cluster.worker.health import images_of, look, quick_look
+from threegate.plugins.cluster.notes import operators_digest
+from threegate.plugins.cluster.worker.health import images_of, judges_by, look, quick_look
 from threegate.plugins.cluster.worker.heartbeat import Agent
 from threegate.plugins.cluster.worker.identity import Identity, read_identity
 from threegate.plugins.cluster.worker.job_handler import JobHandler, WorkerPlace
 from threegate.plugins.cluster.worker.journal import NonceJournal
-from threegate.plugins.cluster.worker.operators_file import read_operators_file
+from threegate.plugins.cluster.worker.operators_file import WorkerOperators
 from threegate.plugins.cluster.worker.outbox import Outbox
 from threegate.plugins.cluster.worker.store import Store
 from threegate.runners.backend import backends, make_runner, remove_orphans
@@ -50,6 +51,7 @@ class Options:
     identity: Path
     state: Path
     settings: Path | None
+    take_operators: bool = False
 
 
 def run_worker(options: Options, say: Callable[[str], None]) -> None:
@@ -63,7 +65,8 @@ def run_worker(options: Options, say: Callable[[str], None]) -> None:
     filled = settings.runners.era.but(image=era, egress_image=egress)
     settings = settings.but(runners=settings.runners.but(era=filled))
     boot = secrets.token_hex(8)
-    place = WorkerPlace(options.state, options.operators)
+    operators = WorkerOperators(options.operators, options.state / "operators.taken", options.take_operators)
+    place = WorkerPlace(options.state, operators)
     place.runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal = NonceJournal(options.state / "nonces.jsonl", now=datetime.now(UTC))
     try:
@@ -89,7 +92,7 @@ def run_worker(options: Options, say: Callable[[str], None]) -> None:
             boot,
             say,
         )
-        _work(identity, broker, agent, handler, settings, options, say)
+        _work(identity, broker, agent, handler, settings, operators, options, say)
         for runner in runners.values():
             runner.close()
     finally:
@@ -102,16 +105,22 @@ def _work(
     agent: Agent,
     handler: JobHandler,
     settings: Settings,
+    trusted: WorkerOperators,
     options: Options,
     say: Callable[[str], None],
 ) -> None:
     """Doctor, then Celery until a stop is requested."""
     stop = threading.Event()
-    agent.capacity, agent.problem = look(settings, read_operators_file(options.operators), options.state)
+    operators = trusted.read()
+    agent.judges_by = {**judges_by(settings, operators, options.identity), "takes_operators": trusted.takes}
+    agent.take_operators = lambda note: _take_operators(agent, trusted, identity, note, say)
+    agent.capacity, agent.problem = look(settings, operators, options.state)
     found = agent.problem
     say(f"takes work: {found is None}" + (f" ({found})" if found else ""))
     agent.start()
-    watch = threading.Thread(target=_watch_health, args=(agent, found, options, stop), name="health", daemon=True)
+    watch = threading.Thread(
+        target=_watch_health, args=(agent, found, settings, trusted, options, stop), name="health", daemon=True
+    )
     watch.start()
     app = make_app(broker, identity.name)
 
@@ -154,13 +163,39 @@ def _interrupt_later(agent: Agent) -> None:
     agent.interrupt_all()
 
 
-def _watch_health(agent: Agent, found: str | None, options: Options, stop: threading.Event) -> None:
+def _watch_health(
+    agent: Agent,
+    found: str | None,
+    settings: Settings,
+    trusted: WorkerOperators,
+    options: Options,
+    stop: threading.Event,
+) -> None:
     """Look now and then at what can change; what the start found stays."""
     while not stop.wait(_LOOK_SECONDS):
-        problem = found or quick_look(read_operators_file(options.operators), options.state)
-        if problem != agent.problem and agent.problem != "this worker is stopping":
-            agent.problem = problem
+        operators = trusted.read()
+        problem = found or quick_look(operators, options.state)
+        judged = {**judges_by(settings, operators, options.identity), "takes_operators": trusted.takes}
+        if agent.problem == "this worker is stopping":
+            return
+        if (problem, judged) != (agent.problem, agent.judges_by):
+            agent.problem, agent.judges_by = problem, judged
             agent.tell_now()
+
+
+def _take_operators(
+    agent: Agent, trusted: WorkerOperators, identity: Identity, note: Mapping[str, Any], say: Callable[[str], None]
+) -> None:
+    """Take the operators files of a note, or say why not."""
+    try:
+        taken = trusted.take(note, workspace_id=identity.workspace_id, now=datetime.now(UTC))
+    except (Refused, Unavailable, OSError) as error:
+        say(f"operators files that came were not taken: {error}")
+        return
+    names = ", ".join(sorted({entry.name for entry in taken.entries}))
+    say(f"took operators files that an operator signed; operators are now: {names}")
+    agent.judges_by = {**agent.judges_by, "operators_sha256": operators_digest(taken)}
+    agent.tell_now()
 
 
 def _settings(path: Path | None) -> Settings:
