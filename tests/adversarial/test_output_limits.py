@@ -71,7 +71,13 @@ class _Run:
         self._state = {"ExitCode": code, "OOMKilled": True} if killed else None
         streams = SimpleNamespace(closing=None if killed else Closing(code, 0, 1))
         self._watch = SimpleNamespace(
-            ended=None, lost=False, refused_forks=0, wall_ms=1, out_of_memory=False, streams=streams
+            ended=None,
+            lost=False,
+            refused_forks=0,
+            wall_ms=1,
+            out_of_memory=False,
+            streams=streams,
+            unheard=lambda: None,
         )
 
 

@@ -559,7 +559,7 @@ JOURNAL_LINE_BYTES: Final = 4096
 WORKER_FREE_BYTES: Final = 256 * MIB
 """Free space that a worker wants before it takes work."""
 BROKER_USER_CONNECTIONS: Final = 16
-"""Of one certificate at a time: worker and daemon have 4 each, and again as many while the broker counts lost ones."""
+"""Of one certificate at a time: a worker has 5, and again as many while the broker counts lost ones."""
 BROKER_USER_CHANNELS: Final = 32
 BROKER_BEATS: Final = 4
 """Beats that wait for one worker; the oldest go first."""

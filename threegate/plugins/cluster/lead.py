@@ -76,8 +76,9 @@ class Lead:
 
     @property
     def waits(self) -> bool:
-        """Whether another daemon has the message."""
-        return not self.leads and self._asked is not None and time.monotonic() - self._asked >= _ALONE_SECONDS
+        """Whether another daemon has the message. One that had it and does not get it back waits for the broker."""
+        asked = None if self.leads or self._first else self._asked
+        return asked is not None and time.monotonic() - asked >= _ALONE_SECONDS
 
     def lose(self) -> None:
         """The connection ended: the message is the broker's again."""
