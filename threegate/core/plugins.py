@@ -112,7 +112,7 @@ PLUGINS: tuple[Plugin, ...] = (
             "kinds": "kinds:KINDS",
             "machine": "capacity:MACHINE",
             "needs": "section:unit_needs",
-            "report": "cluster_doctor:cluster_lines",
+            "report": "section:report",
         },
     ),
     Plugin(

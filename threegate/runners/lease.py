@@ -8,17 +8,17 @@ from __future__ import annotations
 import math
 import socket
 import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
+from threegate.core.own_process import standard_library_only
 from threegate.runners import minder
 from threegate.runners.interface import unheard
 
 _END_SECONDS = 5.0
-_WORDS = (sys.executable, "-I", "-S", "-c", Path(minder.__file__).read_text(encoding="utf-8"))
+_WORDS = standard_library_only(Path(minder.__file__).read_text(encoding="utf-8"))
 
 
 class Minder:

@@ -22,10 +22,9 @@ from threegate.core.settings import Settings
 from threegate.daemon.loop import of_dispatcher
 from threegate.launch.launch_problem import read_operators
 from threegate.plugins.cluster.capacity import NO_DAEMON, worker_lines, worker_rows, workers_file
-from threegate.plugins.cluster.cluster_doctor import cluster_lines
 from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.notes import operators_digest
-from threegate.plugins.cluster.section import ClusterSettings
+from threegate.plugins.cluster.section import ClusterSettings, report
 from threegate.review import status
 from threegate.review.readiness import Readiness
 from threegate.runners.machine import workers_answer
@@ -162,26 +161,26 @@ def test_a_certificate_is_told_with_its_days(bench: Bench, tmp_path: Path, days:
     (tmp_path / "files" / "daemon").mkdir(parents=True)
     home = identity(tmp_path / "files" / "daemon", days)
     settings = Settings(sections={"cluster": CLUSTER.but(identity=str(home))})
-    line, authority, broker, *_ = cluster_lines(bench.workspace, settings, False)
+    line, authority, broker, *_ = report(bench.workspace, settings, False)
     assert (line.name, line.state) == ("cluster: daemon's certificate", state) and line.seen.startswith(seen)
     assert authority.state == "ok" and "Connection refused" in broker.seen and broker.state == "failure"
     if state != "ok":
         assert line.fix == "get a new one from your CA"
         (tmp_path / "files" / "ca").mkdir()
         (tmp_path / "files" / "ca" / "ca.key").touch()
-        line = cluster_lines(bench.workspace, settings, False)[0]
+        line = report(bench.workspace, settings, False)[0]
         assert line.fix == f"threegate settings cluster {tmp_path / 'files'} --renew, then restart the daemon"
 
 
 def test_what_is_not_a_certificate_is_a_failure(bench: Bench, tmp_path: Path) -> None:
     settings = Settings(sections={"cluster": CLUSTER.but(identity=str(tmp_path))})
-    assert "tls.pem" not in cluster_lines(bench.workspace, settings, False)[1].seen
-    assert cluster_lines(bench.workspace, settings, False)[0].state == "failure"
+    assert "tls.pem" not in report(bench.workspace, settings, False)[1].seen
+    assert report(bench.workspace, settings, False)[0].state == "failure"
     identity(tmp_path, 100)
     (tmp_path / "tls.pem").write_text("nothing")
-    line = cluster_lines(bench.workspace, settings, False)[0]
+    line = report(bench.workspace, settings, False)[0]
     assert line.state == "failure" and "is not a certificate" in line.seen
-    assert cluster_lines(bench.workspace, Settings(), False) == [] == cluster_lines(None, settings, False)
+    assert report(bench.workspace, Settings(), False) == [] == report(None, settings, False)
 
 
 def test_each_worker_is_a_line_with_what_to_do(bench: Bench, tmp_path: Path) -> None:
@@ -192,7 +191,7 @@ def test_each_worker_is_a_line_with_what_to_do(bench: Bench, tmp_path: Path) -> 
         json.dumps([heard_row(bench, certificate_end=soon, operators_sha256="0" * 64)])
     )
     with bench.workspace.daemon_lock():
-        lines = {line.name: line for line in cluster_lines(bench.workspace, settings, False)}
+        lines = {line.name: line for line in report(bench.workspace, settings, False)}
     first, second = lines["cluster: w1"], lines["cluster: w2"]
     assert (first.state, first.seen.partition(" (")[0]) == ("warning", "accepts work, but its operators differ from those here")  # fmt: skip # noqa: E501
     assert first.fix.startswith("copy tool-exec/operators")
@@ -226,7 +225,7 @@ def test_a_broker_with_an_expired_certificate_says_so(bench: Bench, tmp_path: Pa
         threading.Thread(target=answer, daemon=True).start()
         url = f"amqps://127.0.0.1:{server.getsockname()[1]}"
         settings = Settings(sections={"cluster": CLUSTER.but(identity=str(home), broker=url)})
-        lines = {line.name: line for line in cluster_lines(bench.workspace, settings, False)}
+        lines = {line.name: line for line in report(bench.workspace, settings, False)}
     assert lines["cluster: CA's certificate"].state == "warning"
     assert lines["cluster: broker's certificate"].seen.startswith("expired on")
     broker = lines["cluster: broker"]

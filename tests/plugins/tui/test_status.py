@@ -74,8 +74,9 @@ def test_a_file_that_went_on_is_said_so(bench: Bench) -> None:
 
 def test_nothing_is_said_so_and_workers_are_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     app = OperatorApp(bench.workspace, undecided=False)
-    worker = {"worker": "w\x1b[2J", "machine": None, "cores": 4, "cores_free": 1, "memory_mb": 9, "memory_free_mb": 5,
-              "monty": 1, "era": 0, "running": [], "live": True, "reason": ""}  # fmt: skip
+    worker = {"worker": "w\x1b[2J", "machine": None, "version": "", "heard_utc": None, "cores": 4, "cores_free": 1,
+              "memory_mb": 9, "memory_free_mb": 5, "monty": 1, "era": 0, "running": [], "live": True,
+              "reason": ""}  # fmt: skip
 
     async def script(pilot: Pilot[None]) -> None:
         assert "nothing here" in "\n".join(rows(app))
@@ -83,8 +84,8 @@ def test_nothing_is_said_so_and_workers_are_told(bench: Bench, monkeypatch: pyte
         bench.draft(data=None)
         found = [worker, {**worker, "live": False, "reason": "gone"}]
         monkeypatch.setattr("threegate.plugins.tui.request_list.worker_lines", lambda workspace: found)
-        await until(pilot, lambda: "accepts no work: gone" in "\n".join(rows(app)))
-        assert "1 of 4 cores free" in "\n".join(rows(app)) and "w\\x1b[2J" in "\n".join(rows(app))
+        await until(pilot, lambda: "gets nothing: gone" in "\n".join(rows(app)))
+        assert "1 of 4 cores and 5 of 9 MiB free" in "\n".join(rows(app)) and "w\\x1b[2J" in "\n".join(rows(app))
 
     drive(app, script)
 

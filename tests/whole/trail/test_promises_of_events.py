@@ -68,6 +68,10 @@ PROMISES: dict[str, tuple[str, str]] = {
         "did not revert the change",
         "plugins/changes/end_to_end/test_change_sets.py::test_an_undo_changes_nothing_where_somebody_went_on",
     ),
+    "cluster.operators_distributed": (
+        "takes no lower one",
+        "plugins/cluster/adversarial/test_distributed_operators.py::test_nothing_else_is_taken",
+    ),
     "pruned": ("nothing needs", "audit/test_adopt_and_prune.py::test_prune_keeps_inputs_that_something_else_names"),
 }
 """By kind: words of its sentence or docstring, and the test that tries to make them false."""

@@ -36,11 +36,9 @@ _ALARM = (
 )
 
 
-def cluster_lines(workspace: Workspace | None, settings: Settings, probes: bool) -> list[DoctorLine]:
-    """For the place `report`; none without a cluster."""
+def cluster_lines(workspace: Workspace, settings: Settings) -> list[DoctorLine]:
+    """For the place `report`, where a broker is set."""
     cluster = settings.section(ClusterSettings)
-    if workspace is None or not cluster.broker:
-        return []
     broker = Broker(cluster.broker, Path(cluster.identity))
     now = datetime.now(UTC)
     lines = guarded("cluster: certificates", lambda: _own_certificates(broker, now))
