@@ -86,7 +86,8 @@ def test_a_second_pass_runs_nothing_again(place: Place) -> None:
 )
 def test_a_limit_ends_a_run_and_the_next_one_goes_on(place: Place, name: str, code: str, status: str) -> None:
     bad, good = request_id(f"bad-{name}"), request_id(f"good-{name}")
-    place.approve(place.drop(monty_draft(bad, code, time_sec=2, memory_mb=64)))
+    seconds = 2 if status == "timed_out" else 20
+    place.approve(place.drop(monty_draft(bad, code, time_sec=seconds, memory_mb=64)))
     place.approve(place.drop(monty_draft(good, "40 + 2")))
     place.once()
     assert f"status: {status}\n" in place.result(bad)

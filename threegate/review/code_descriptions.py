@@ -253,6 +253,8 @@ DOCTOR: Final[dict[str, str]] = {
     "daemon": "whether a daemon is running for this workspace: without one nothing is started",
     "engine": "the container engine of ERA requests; without one they wait",
     "workers": "how many workers of a cluster accept work, where they run everything",
+    "cluster: ": "a worker of the cluster: its version, its operators, and when it was last heard",
+    "cluster: certificates": "the certificates of daemon, CA and broker, and how long they are valid",
     "engine access": "who may access the engine: on most machines that is equivalent to root",
     "works for you now": "the backends whose requests this account can run here now",
     "runtime": "the OCI runtime that containers run in, and its known escapes",

@@ -99,7 +99,7 @@ def test_stale_workers_use_up_no_approval(cluster: Cluster) -> None:
     others = [approve(cluster, f"waits{number}", f"{number}") for number in range(6)]
     wait_until(lambda: all(waiting(cluster, name) for name in others), lambda: cluster.daemon_log[-3000:], 60)
     assert not set(others) & cluster.ends().keys()
-    assert "[request]" in row_of(cluster, "w2", "request_invalid")["reason"]
+    assert "[request]" in row_of(cluster, "w2", "[request]")["reason"]
     w1.operators.write_text(ours)
     ends = cluster.wait_end(*others, seconds=120)
     assert {ends[name] for name in others} == {"succeeded"}

@@ -42,6 +42,7 @@ def documented_unit() -> str:
         ("/opt/threegate/bin/threegate", f"{sys.executable} -P -m threegate"),
         ("amqps://broker.example:5671/threegate", BROKER),
         ("ProtectHome=yes", "ProtectHome=read-only"),  # the interpreter may lie below /root
+        ("PrivateTmp=yes", "PrivateTmp=no"),  # or below /tmp
     ):
         assert ours in unit
         unit = unit.replace(ours, theirs)
