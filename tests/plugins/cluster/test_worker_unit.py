@@ -30,7 +30,8 @@ pytestmark = [
 HOME = Path("/var/lib/gate")
 WS, FILES = HOME / "ws", HOME / "cluster"
 BROKER = "amqps://127.0.0.1:5671/threegate"
-DOCUMENT = Path(__file__).parents[3] / "docs" / "cluster.md"
+ROOT = Path(__file__).parents[3]
+DOCUMENT = ROOT / "docs" / "cluster.md"
 
 
 def documented_unit() -> str:
@@ -42,7 +43,7 @@ def documented_unit() -> str:
         ("/opt/threegate/bin/threegate", f"{sys.executable} -P -m threegate"),
         ("amqps://broker.example:5671/threegate", BROKER),
         ("ProtectHome=yes", "ProtectHome=read-only"),  # the interpreter may lie below /root
-        ("PrivateTmp=yes", "PrivateTmp=no"),  # or below /tmp
+        ("PrivateTmp=yes", f"PrivateTmp=yes\nBindReadOnlyPaths={ROOT}"),  # or below /tmp
     ):
         assert ours in unit
         unit = unit.replace(ours, theirs)
@@ -96,7 +97,14 @@ def run_one(machine: Machine, slug: str) -> str:
     (machine.root / str(draft).lstrip("/")).write_text(monty_draft(name, "sum(range(10))", memory_mb=64))
     threegate(machine, "approve", str(draft), "--as", "operator", "--key", f"{HOME}/key", "--yes")
     results = machine.root / f"{WS}/tool-exec/results".lstrip("/")
-    wait_until(lambda: any(results.glob(f"TS-*{name}.md")), f"the result of {name}", 120)
+
+    def ended() -> bool:
+        return any(results.glob(f"TS-*{name}.md"))
+
+    try:
+        wait_until(ended, f"the result of {name}", 120)
+    except AssertionError:
+        raise AssertionError(said(machine, "gate") + said(machine, "threegate-worker")) from None
     [result] = results.glob(f"TS-*{name}.md")
     return result.read_text()
 
