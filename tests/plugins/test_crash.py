@@ -35,6 +35,11 @@ def test_the_floors_add_up_to_what_was_promised() -> None:
     assert sum(scenario.floor[1] for scenario in every.values()) * ROUNDS >= 10_000
 
 
+SOAK = pytest.mark.soak
+LONG = {"tests.plugins.changes.crash_scenarios:change_unset"}
+"""What differs from another one in few operations: at some operations always, at every one in the long form."""
+
+
 @pytest.mark.parametrize("turn", few(range(4), 1))
 def test_killed_at_some_operations(folder: Path, turn: int) -> None:
     """Before and after an operation; the unsynced writes survive, are lost, or are torn."""
@@ -43,7 +48,7 @@ def test_killed_at_some_operations(folder: Path, turn: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SOAK) if name in LONG else name for name in ALL])
 def test_killed_at_every_operation(folder: Path, name: str) -> None:
     killed(folder, name, ALL[name], 850)
 
