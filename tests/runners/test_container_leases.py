@@ -13,7 +13,8 @@ from tests.runners.watched import AT_WORK, Watched
 from tests.support import wait_until
 from threegate.runners.era import container_run
 from threegate.runners.era.runner import EraRunner
-from threegate.runners.interface import since_boot, unheard
+from threegate.runners.interface import unheard
+from threegate.runners.minder import since_boot
 
 __all__ = ["era_runner"]
 pytestmark = [pytest.mark.engine, pytest.mark.root]

@@ -14,8 +14,9 @@ import pytest
 from tests.engine_fixtures import clearance, control, monty_job
 from tests.runners.watched import AT_WORK, Watched
 from tests.support import children, wait_until
-from threegate.runners.interface import Outcome, since_boot, unheard
+from threegate.runners.interface import Outcome, unheard
 from threegate.runners.lease import Minder
+from threegate.runners.minder import since_boot
 from threegate.runners.monty.runner import MontyRunner
 
 ALIVE = "RSD"

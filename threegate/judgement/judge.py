@@ -294,7 +294,7 @@ def judge(
     `facts.now` is the time used for the whole judgement.
     """
     try:
-        # First, because AANA is told the authorization that is verified here, never one that the request states.
+        # First, because AANA gets the authorization that is verified here, never one that the request states.
         approval = check_launch(facts)
     except Refused as refusal:
         verdict: Literal["wait", "refuse"] = "wait" if refusal.code in WAITING_CODES else "refuse"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from threegate.core import limits
 from threegate.runners.live_output import LastOutput
+from threegate.runners.minder import since_boot
 
 if TYPE_CHECKING:  # code that only reads results imports no gate
     from threegate.core.workspace import Workspace
@@ -117,11 +117,6 @@ class Evidence:
     write_class: bool
     time_cap_sec: int | None
     platform: Platform
-
-
-def since_boot() -> float:
-    """Seconds since this machine booted, those in which it slept included."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def unheard(seconds: float) -> str:

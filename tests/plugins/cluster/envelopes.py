@@ -107,7 +107,7 @@ class Hand:
 
         workers = enrolled(settings.section(ClusterSettings))
         self.root = root
-        self.ledger = Ledger(tuple(workers))
+        self.ledger = Ledger(tuple(workers), None)
         self.key = load_key(settings.workspace.id)
         self.link = Link(
             Broker(settings.section(ClusterSettings).broker, files / "daemon"),

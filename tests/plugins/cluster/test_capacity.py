@@ -51,7 +51,7 @@ def test_in_a_cluster_the_largest_worker_counts_once_all_were_heard_of(
 
 def test_in_a_cluster_a_backend_that_no_worker_runs_waits_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BACKENDS.loaded, "toy", toy_backend.BACKEND)
-    ledger = Ledger(("w1",))
+    ledger = Ledger(("w1",), None)
     ledger.hear(
         "w1",
         {"cores": "4", "memory_mb": 4096, "monty": 1, "era": 1, "images": [], "healthy": True, "reason": "",

@@ -9,9 +9,10 @@ import pytest
 
 from tests.support import Place, make_place, monty_draft, request_id
 from threegate.core import limits
-from threegate.core.errors import Refused, Unavailable
+from threegate.core.errors import Refused, TrailError, Unavailable
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
+from threegate.plugins.cluster import lead
 from threegate.plugins.cluster.lead import Lead
 from threegate.trail.workspace_key import SigningKey, load_key
 
@@ -169,6 +170,29 @@ def test_leading_ends_by_itself_and_an_old_round_counts_no_more(place: Place, mo
     lead.turn()
     queue.give(lead)
     assert lead.leads
+
+
+def test_a_head_that_cannot_be_compared_is_kept_and_nothing_starts(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The listener drops what raises: the head would be gone, and the next daemon would lead without having it."""
+    queue, said = Queue(), []
+    first = leading(place, queue)
+    queue.lose(first)
+    second = lead_of(place, queue, "b", said)
+
+    def broken(workspace: Workspace) -> None:
+        raise TrailError("the trail cannot be read")
+
+    monkeypatch.setattr(lead, "Trail", broken)
+    second.turn()
+    queue.give(second)
+    second.turn()
+    queue.give(second)
+    assert not second.leads and "cannot be compared" in said[0] and "cannot be read" in said[0]
+    queue.lose(second)
+    monkeypatch.undo()
+    assert queue.ready, "the message is the broker's again"
 
 
 def test_what_another_key_signed_is_dropped(place: Place) -> None:

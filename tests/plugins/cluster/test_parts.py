@@ -63,7 +63,7 @@ def told(**more: Any) -> dict[str, Any]:
 
 def test_jobs_go_where_most_is_free_and_never_beyond_it() -> None:
     """Cores, memory and rows are each a wall; a lease gives its place back once."""
-    ledger = Ledger(("a", "b"))
+    ledger = Ledger(("a", "b"), None)
     budget = ClusterBudget(ledger)
     assert ledger.missing(None) == "no worker accepts work (a: no report yet; b: no report yet)"
     ledger.hear("a", told())
@@ -84,7 +84,7 @@ def test_jobs_go_where_most_is_free_and_never_beyond_it() -> None:
 
 def test_a_round_keeps_the_oldest_first() -> None:
     """Through the dispatcher's own round: what lacks memory now keeps younger ones from taking it."""
-    ledger = Ledger(("a",))
+    ledger = Ledger(("a",), None)
     ledger.hear("a", told(memory_mb=300, monty=4))
     budget = ClusterBudget(ledger)
     first = budget.round().try_take(monty_job("1", memory_mb=128))
@@ -96,7 +96,7 @@ def test_a_round_keeps_the_oldest_first() -> None:
 
 def test_an_unfit_or_silent_worker_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed doctor, a silence beyond the fence, an image that is not there."""
-    ledger = Ledger(("a",))
+    ledger = Ledger(("a",), None)
     ledger.hear("a", told(healthy=False, reason="disk: full"))
     assert ledger.missing(None) == "no worker accepts work (a: disk: full)" and not ledger.heard.is_set()
     ledger.hear("a", told(era=1, images=["sha256:1"]))
@@ -108,14 +108,14 @@ def test_an_unfit_or_silent_worker_gets_nothing(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(time, "monotonic", lambda: now + limits.CLUSTER_LIVE_SECONDS + 1)
     assert ledger.reserve(job) is None and not ledger.seats()[0].live()
     assert ledger.silent_for("a") > limits.CLUSTER_LIVE_SECONDS
-    assert Ledger(("a",)).silent_for("a") == float("inf")
+    assert Ledger(("a",), None).silent_for("a") == float("inf")
     shown = ledger.seats()[0].to_json()
     assert shown["live"] is False and shown["era"] == "1/1"
 
 
 def test_a_worker_that_refuses_three_jobs_in_a_row_is_unfit(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says why, and what to do; a status that differs, a start, or a minute makes it fit again."""
-    ledger = Ledger(("a", "b"))
+    ledger = Ledger(("a", "b"), None)
     ledger.hear("a", told(cores="8"))
     ledger.hear("b", told())
     jobs = [monty_job(str(number)) for number in range(3)]
@@ -231,7 +231,7 @@ def test_a_worker_says_by_what_it_judges(tmp_path: Path) -> None:
 )
 def test_a_malformed_status_changes_nothing(more: dict[str, Any]) -> None:
     """A worker that lies nonsense is as one that was not heard."""
-    ledger = Ledger(("a",))
+    ledger = Ledger(("a",), None)
     with pytest.raises(ValueError):
         ledger.hear("a", told(**more))
     assert ledger.seats()[0].heard is None

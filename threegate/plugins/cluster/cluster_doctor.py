@@ -135,7 +135,7 @@ def _publish_to_nobody(broker: Broker, alarms: list[str]) -> None:
         seconds = limits.DOCTOR_BROKER_SECONDS
         channel.basic_publish_confirm(message, NOTE_EXCHANGE, "nobody", timeout=seconds, confirm_timeout=seconds)
         with contextlib.suppress(TimeoutError):
-            connection.drain_events(timeout=1.0)  # an alarm is told after the first message
+            connection.drain_events(timeout=1.0)  # the broker reports an alarm after the first message
     finally:
         shut(connection)  # not `release`: a broker with an alarm does not answer that
 

@@ -114,7 +114,13 @@ class Lead:
                 self._say("another daemon with this workspace's key came to the broker; it waits while this one works")
             return False
         if boot != self._boot:
-            self.behind = _lacks(self._workspace, head)
+            try:
+                self.behind = _lacks(self._workspace, head)
+            except Exception as error:  # noqa: BLE001 - unknown means no, and the message must not be lost for it
+                self.behind = (
+                    "the state that the broker has seen of this workspace cannot be compared with its trail "
+                    f"({str(error) or type(error).__name__}); until a restart this daemon starts nothing on workers"
+                )
             if self.behind is not None:
                 self._say(self.behind)
         elif note.get("round") == self._round:
@@ -140,7 +146,7 @@ class Lead:
 
 
 def _lacks(workspace: Workspace, head: Mapping[str, Any]) -> str | None:
-    """None when this workspace's trail contains the head, else one line."""
+    """None when this workspace's trail contains the head, else one line. Raises Unavailable, TrailError."""
     trail = Trail(workspace)
     try:
         with trail.locked() as held:

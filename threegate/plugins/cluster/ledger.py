@@ -151,7 +151,7 @@ class Seat:
 class Ledger:
     """All enrolled workers. Safe for threads."""
 
-    def __init__(self, names: tuple[str, ...], rules: Rules | None = None) -> None:
+    def __init__(self, names: tuple[str, ...], rules: Rules | None) -> None:
         """`rules`: what a worker must judge by to get anything; None: that is not compared."""
         self.lock = threading.RLock()
         self._rules = rules

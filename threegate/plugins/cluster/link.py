@@ -286,7 +286,10 @@ class Link:
         kind = note["type"]
         if kind == "status":
             self._check_alive(worker, note)
+            returns = self._ledger.silent_for(worker) > limits.CLUSTER_LIVE_SECONDS
             self._ledger.hear(worker, note)
+            if returns:
+                self._wake.set()  # `threegate status` says so at once
             self._end_strangers(worker, note)
             return
         nonce = note["nonce"]

@@ -13,7 +13,6 @@ from threegate.core.toml_table import Table, setting
 
 if TYPE_CHECKING:
     from threegate.core.workspace import Workspace
-    from threegate.runners.backend import DoctorLine
     from threegate.setup.service_unit import UnitNeeds
 
 
@@ -51,12 +50,3 @@ def unit_needs(workspace: Workspace, settings: Settings, uid: int | None, era: b
     from threegate.setup.service_unit import UnitNeeds
 
     return UnitNeeds(network=bool(settings.section(ClusterSettings).broker))
-
-
-def report(workspace: Workspace | None, settings: Settings, probes: bool) -> list[DoctorLine]:
-    """What `threegate doctor` says about the cluster; nothing without one."""
-    if workspace is None or not settings.section(ClusterSettings).broker:
-        return []
-    from threegate.plugins.cluster.cluster_doctor import cluster_lines
-
-    return cluster_lines(workspace, settings)

@@ -49,7 +49,7 @@ class Daemon:
 
     def __init__(self, tmp_path: Any) -> None:
         self.keys = {name: key(name) for name in ("w1", "w2")}
-        self.ledger = Ledger(("w1", "w2"))
+        self.ledger = Ledger(("w1", "w2"), None)
         self.said: list[str] = []
         self.told: list[tuple[str, str, dict[str, Any]]] = []
         self.answers = threading.Event()

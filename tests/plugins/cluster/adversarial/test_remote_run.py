@@ -47,7 +47,7 @@ class Stage:
         self.envelope = ""
         self.nonce = ""
         self.key = SigningKey("daemon", Ed25519PrivateKey.generate())
-        self.ledger = Ledger(("w1",))
+        self.ledger = Ledger(("w1",), None)
         self.ledger.hear("w1", told())
         self.link = Link(
             Broker("amqps://127.0.0.1:1/x", tmp_path),

@@ -282,7 +282,7 @@ class Hand:
         self._root = cluster.place.root
         settings = Workspace(self._root).load_settings()
         workers = enrolled(settings.section(ClusterSettings))
-        self.ledger = Ledger(tuple(workers))
+        self.ledger = Ledger(tuple(workers), None)
         self.link = Link(
             Broker(cluster.url, cluster.files / "daemon"),
             Workspace(self._root),

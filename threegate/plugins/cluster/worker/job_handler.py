@@ -27,8 +27,9 @@ from threegate.plugins.cluster.worker.operators_file import WorkerOperators
 from threegate.plugins.cluster.worker.outbox import Outbox
 from threegate.plugins.cluster.worker.store import Store
 from threegate.plugins.cluster.worker.verify_job import Trust, VerifiedJob, verify
-from threegate.runners.interface import Control, Outcome, Runner, nothing_known, since_boot
+from threegate.runners.interface import Control, Outcome, Runner, nothing_known
 from threegate.runners.machine import Budget
+from threegate.runners.minder import since_boot
 from threegate.trail.event import trail_text
 from threegate.trail.workspace_key import VerifierKey
 
