@@ -6,6 +6,7 @@ machine. Processes, files and the engine are the machine's, as they are for any 
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import shutil
@@ -105,8 +106,9 @@ class Login:
         """Everything that the manager started, and that still is."""
         found = set()
         for place in self._cgroups:
-            for path in place.rglob("cgroup.procs"):
-                found |= {int(word) for word in path.read_text().split()}
+            for path in glob.glob(f"{place}/**/cgroup.procs", recursive=True):
+                with suppress(OSError):
+                    found |= {int(word) for word in Path(path).read_text().split()}
         return found
 
     def end(self) -> None:

@@ -21,7 +21,7 @@ import pytest
 from tests.conftest import few, slow
 from tests.engine_fixtures import ENGINE, IMAGE, clearance, control, era_job, run_sleep
 from tests.ordinary_user import as_user, home
-from tests.support import wait_until
+from tests.support import processes, wait_until
 from threegate.core.settings import EraSettings
 from threegate.runners.era.orphans import remove_orphans
 from threegate.runners.era.runner import EraRunner
@@ -103,13 +103,10 @@ class Engine:
     def close(self) -> None:
         """Stop it, end what it started, and remove its data."""
         self.stop()
-        for found in Path("/proc").glob("[0-9]*"):
-            try:
-                words = (found / "cmdline").read_bytes()
-            except OSError:
-                continue
+        for pid, words in processes():
             if str(self.folder).encode() in words:
-                os.kill(int(found.name), signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
             place = line.split(" ")[4]
             if place.startswith(str(self.folder)):
@@ -154,16 +151,9 @@ def folder(who: str, tmp_path: Path) -> Iterator[Path]:
         yield made
 
 
-def sleepers(mark: str) -> list[str]:
+def sleepers(mark: str) -> list[int]:
     """Processes of this machine that are the payload itself: past the go byte, and with the mark."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if path.read_bytes().split(b"\0")[:2] == [b"/usr/bin/sleep", mark.encode()]:
-                found.append(path.parent.name)
-        except OSError:
-            continue
-    return found
+    return [pid for pid, words in processes() if words.split(b"\0")[:2] == [b"/usr/bin/sleep", mark.encode()]]
 
 
 def run_and(act, engine: Engine, folder: Path, who: str, *, time_sec: int = 60):

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine_fixtures import clearance, control, monty_job, monty_runner, run_job, with_inputs
-from tests.support import children, wait_until
+from tests.support import cgroups, children, wait_until
 from threegate.core import limits
 from threegate.runners.monty.runner import MontyRunner
 from threegate.runners.monty.value import ValueTooLarge, render_value
@@ -208,8 +208,7 @@ def test_less_than_a_core_is_held_by_a_cgroup(monty_runner, tmp_path: Path) -> N
     outcome = run_job(monty_runner, slow, tmp_path)
     assert outcome.effective_limits["cpu"] == "0.2 cores (cgroup)"
     assert outcome.cpu_ms is not None and outcome.cpu_ms < 0.4 * outcome.wall_ms
-    left = list(Path("/sys/fs/cgroup").glob("*/threegate-*"))
-    assert not [path for path in left if f"threegate-{os.getpid()}-" in path.name]
+    assert not cgroups(f"threegate-{os.getpid()}-*")
 
 
 def test_a_clearance_runs_the_job_it_was_made_for_and_no_other(monty_runner, tmp_path: Path) -> None:

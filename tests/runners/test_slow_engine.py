@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import few
 from tests.engine_fixtures import ENGINE, IMAGE, clearance, control, docker, era_job
 from tests.runners.between import Action, between
-from tests.support import wait_until
+from tests.support import children, wait_until
 from threegate.core.settings import EraSettings
 from threegate.runners.era import container_engine, container_run
 from threegate.runners.era.orphans import remove_orphans
@@ -28,18 +28,6 @@ PAUSE, ARCHIVE = "POST .*/pause", "GET .*/archive"
 INSPECT, REMOVE = "GET .*/containers/[^/]*/json", "DELETE .*/containers/"
 
 
-def children() -> set[str]:
-    """Processes of this one."""
-    return {path.parent.name for path in Path("/proc").glob("[0-9]*/stat") if _parent(path) == os.getpid()}
-
-
-def _parent(path: Path) -> int:
-    try:
-        return int(path.read_text().rpartition(") ")[2].split()[1])
-    except (OSError, IndexError):
-        return -1
-
-
 def count(workspace: str) -> dict[str, object]:
     """What a run could leave."""
     mark = f"label=threegate.workspace={workspace}"
@@ -47,7 +35,7 @@ def count(workspace: str) -> dict[str, object]:
         "containers": docker("ps", "-aq", "--filter", mark).split(),
         "volumes": docker("volume", "ls", "-q", "--filter", mark).split(),
         "networks": docker("network", "ls", "-q", "--filter", mark).split(),
-        "processes": children(),
+        "processes": children(os.getpid()),
         "threads": {thread.name for thread in threading.enumerate() if thread.name.startswith(("era", "monty"))},
     }
 

@@ -19,7 +19,7 @@ from string import Template
 
 from tests.plugins.agents.npm_agents import install
 from tests.plugins.agents.scripted_model import Call
-from tests.support import wait_until
+from tests.support import processes, wait_until
 
 
 @dataclass(frozen=True)
@@ -324,14 +324,9 @@ class BareAgent:
         return self._left()
 
     def _left(self) -> list[str]:
-        mark, found = f"HOME={self.home}\0".encode(), []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                if mark in (folder / "environ").read_bytes():
-                    found.append((folder / "cmdline").read_text().replace("\0", " "))
-            except OSError:
-                continue
-        return found
+        mark, lines = f"HOME={self.home}\0".encode(), dict(processes())
+        left = [lines.get(pid, b"") for pid, environment in processes("environ") if mark in environment]
+        return [line.replace(b"\0", b" ").decode(errors="replace") for line in left]
 
     def _filled(self, text: str) -> str:
         settings = [f"{name}={value}" for name, value in self.mcp_environment.items()]

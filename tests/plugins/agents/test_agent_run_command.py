@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import few
 from tests.plugins.agents.people import ACCOUNT, Person, as_account
-from tests.support import wait_until
+from tests.support import cgroups, processes, wait_until
 from threegate.core import limits
 from threegate.plugins.jail.jail import WALLS
 from threegate.plugins.jail.jail_cgroup import JailCgroup
@@ -34,15 +34,8 @@ def no_run_is_left(who: Person) -> None:
 
 def processes_of(who: Person) -> list[str]:
     """Command lines of processes that have to do with their workspace or project."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = place.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(who.root) in line:
-            found.append(line)
-    return found
+    lines = [line.replace(b"\0", b" ").decode(errors="replace") for _, line in processes()]
+    return [line for line in lines if str(who.root) in line]
 
 
 def wait_until_nothing_lives(who: Person, seconds: float = 10) -> None:
@@ -110,7 +103,7 @@ def test_processes_and_memory_are_limited_or_that_is_said(somebody: Person) -> N
     assert "Resource temporarily unavailable" in done.stdout
     eater = somebody.run("/usr/bin/python3", "-c", "x = b'x' * (600 << 20); print('ate it')")
     assert ("ate it" in eater.stdout) == (eater.returncode == 0) == ("memory" in absent)
-    assert not list(Path("/sys/fs/cgroup").glob(f"**/threegate-{started['run']}"))
+    assert not cgroups(f"threegate-{started['run']}")
 
 
 @pytest.mark.slow
@@ -348,7 +341,7 @@ def test_a_kill_leaves_nothing(somebody: Person, victim: str) -> None:
     [ended] = somebody.events("agent_ended")
     assert ended.get("reason") == ("killed" if victim == "launcher" else None)
     assert somebody.outside() == before
-    assert not list(Path("/sys/fs/cgroup").glob(f"**/threegate-{facts['run']}"))
+    assert not cgroups(f"threegate-{facts['run']}")
     assert "add ready" in somebody.threegate("agent", "show", facts["run"]).stdout, "its work is still there"
     assert somebody.run("/bin/true").returncode == 0
 

@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import few
 from tests.plugins.agents.test_model_protocols import GOOD, PATHS
+from tests.support import processes
 from threegate.plugins.agents.model_counts import ModelCounts, RelaySettings
 from threegate.plugins.agents.profile import Protocol
 from threegate.plugins.agents.side_processes import start_model_relay
@@ -280,12 +281,10 @@ def test_an_answer_that_is_larger_than_the_budget_is_cut(relay: Start, endpoint:
 
 def test_the_key_is_in_no_argument_and_no_environment(relay: Start, endpoint: Endpoint) -> None:
     relay().post(PATHS["chat"], GOOD["chat"])
-    found = []
-    for place in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = place.read_bytes()
-            if b"threegate.plugins.agents.model_relay" in line:
-                found.append(line + place.with_name("environ").read_bytes())
-        except OSError:
-            continue
+    environments = dict(processes("environ"))
+    found = [
+        line + environments.get(pid, b"")
+        for pid, line in processes()
+        if b"threegate.plugins.agents.model_relay" in line
+    ]
     assert found and all(KEY.encode() not in text for text in found)

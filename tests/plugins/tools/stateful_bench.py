@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.plugins.tools.little_servers import PYTHON, nowhere, open_folder, pinned_server, text_of, write_server
+from tests.support import processes
 from threegate.core.canonical import canonical_bytes
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
@@ -79,14 +80,9 @@ class Bench:
 
 def server_processes(folder: Path) -> int:
     """Processes of the `server.py` of a folder, in a jail or without one."""
-    mark, found = str(folder / "program" / "server.py").encode(), 0
-    for line in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = line.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        found += words[:1] == [PYTHON.encode()] and mark in words
-    return found
+    mark = str(folder / "program" / "server.py").encode()
+    lines = [line.split(b"\0") for _, line in processes()]
+    return sum(words[0] == PYTHON.encode() and mark in words for words in lines)
 
 
 @contextmanager

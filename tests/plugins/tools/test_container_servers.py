@@ -25,7 +25,7 @@ from tests.plugins.tools.container_bench import (
     opened,
 )
 from tests.plugins.tools.little_servers import open_folder, text_of
-from tests.support import make_place, wait_until
+from tests.support import children, make_place, processes, wait_until
 from threegate.plugins.tools.manifest import Manifest, ServerFolder, parse_manifest
 from threegate.plugins.tools.mcp import server_container
 from threegate.plugins.tools.process_states import count_processes
@@ -179,15 +179,8 @@ def holder(workspace: str) -> subprocess.Popen[bytes]:
 
 def helpers() -> set[int]:
     """Processes beside containers."""
-    found = set()
-    for line in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = line.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"threegate.plugins.tools.mcp.server_container" in words:
-            found.add(int(line.parent.name))
-    return found
+    program = b"threegate.plugins.tools.mcp.server_container"
+    return {pid for pid, line in processes() if program in line.split(b"\0")}
 
 
 @pytest.mark.engine
@@ -207,8 +200,7 @@ def test_what_nobody_could_remove_the_next_start_does() -> None:
     """As after a power cut: the process beside the container is killed with everything else."""
     workspace, before = new_workspace_id(), helpers()
     process = holder(workspace)
-    mine = [pid for pid in helpers() - before if str(process.pid) in Path(f"/proc/{pid}/stat").read_text().split()[3:4]]
-    (helper,) = mine
+    (helper,) = (helpers() - before) & children(process.pid)
     os.kill(helper, signal.SIGTERM)  # of a service manager, to all: its input tells it when to end
     os.kill(helper, signal.SIGKILL)
     process.kill()

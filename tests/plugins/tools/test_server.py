@@ -20,7 +20,7 @@ from tests.plugins.tools.little_servers import (
     text_of,
     write_server,
 )
-from tests.support import wait_until
+from tests.support import cgroups, processes, wait_until
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.settings import SecretReference, Settings
@@ -78,8 +78,7 @@ def test_in_the_jail_it_has_what_was_signed_and_nothing_else(folder: Path) -> No
     )
     with open_server(nowhere(path), settings, manifest) as server:
         manifest = replace(manifest, initialize=server.initialize(), tools=server.list_tools())
-        lines = [Path("/proc", pid, "cmdline") for pid in os.listdir("/proc") if pid.isdigit()]
-        assert not any(b"SECRET-VALUE" in line.read_bytes() for line in lines if line.is_file())
+        assert not any(b"SECRET-VALUE" in line for _, line in processes())
     wanted = {
         "open": [f"{data}/new", f"{kept}/new", str(path), "/etc/shadow"],
         "list": [str(kept), str(folder), "/home", "/root"],
@@ -124,9 +123,8 @@ def test_nothing_of_it_is_left(folder: Path, place: Place) -> None:
     )
     manifest = pinned_server(path, place=place)
 
-    def left() -> list[str]:
-        lines = (Path("/proc", pid, "cmdline") for pid in os.listdir("/proc") if pid.isdigit())
-        return [str(line) for line in lines if line.exists() and mark.encode() in _bytes(line)]
+    def left() -> list[int]:
+        return [pid for pid, line in processes() if mark.encode() in line]
 
     with open_server(nowhere(path), Settings(), manifest) as server:
         server.check_pinned()
@@ -191,14 +189,7 @@ def test_memory_and_processes_of_a_server_are_limited(folder: Path, monkeypatch:
     assert seen.pop("processes") in range(20, 40)
     assert seen == {"memory": "held", "together": 1 if eaters else 0}
     for maker in (os.getpid(), 999999999):  # other tests have servers of their own
-        assert not list(Path("/sys/fs/cgroup").glob(f"**/threegate-tools-{maker}-*"))
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
+        assert not cgroups(f"threegate-tools-{maker}-*")
 
 
 def test_an_answer_is_what_the_server_gave(folder: Path) -> None:

@@ -21,7 +21,7 @@ import pytest
 from tests.conftest import few, missing
 from tests.plugins.agents.test_model_protocols import GOOD, PATHS
 from tests.plugins.agents.test_model_relay import KEY, Client, Endpoint, Start, endpoint, relay  # noqa: F401 - the fixtures
-from tests.support import wait_until
+from tests.support import children, processes, wait_until
 from threegate.core import limits
 from threegate.plugins.agents.model_counts import RelaySettings
 from threegate.plugins.agents.side_processes import start_model_relay
@@ -60,15 +60,8 @@ def at_once(client: Client, times: int, protocol: Any = "chat", body: Any = None
 
 def relays() -> list[int]:
     """The relays that this process started."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            ours = f"PPid:\t{os.getpid()}\n" in (place / "status").read_text()
-            if ours and b"threegate.plugins.agents.model_relay" in (place / "cmdline").read_bytes():
-                found.append(int(place.name))
-        except OSError:
-            continue
-    return found
+    mine = children(os.getpid())
+    return [pid for pid, line in processes() if pid in mine and b"threegate.plugins.agents.model_relay" in line]
 
 
 def resident(pid: int) -> int:
