@@ -26,7 +26,7 @@ from threegate.core.workspace import Workspace
 from threegate.plugins.agents.names_layer import names_work
 from threegate.plugins.agents.work_changes import read_changes
 from threegate.plugins.agents.work_copy import SCRATCH, UPPER, CopyKind, WorkCopy
-from threegate.plugins.jail.jail import Account, Jail
+from threegate.runners.jail.jail import Account, Jail
 
 ROUNDS = 9
 NOW = "date +%s.%N"

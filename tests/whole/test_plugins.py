@@ -31,7 +31,7 @@ NAMES_MODULES = {
     "cli/nouns.py": "the table of the core's commands",
     "core/plugins.py": "the plugins",
     "plugins/evidence/how_to_check.py": "data files of its own room",
-    "plugins/jail/side_process.py": "a process of its own",
+    "runners/jail/side_process.py": "a process of its own",
     "plugins/changes/apply/as_owner.py": "a process of its own",
     "runners/era/container_engine.py": "labels of containers, one of which is also a room's name",
     "request/backend.py": "the table of backends",

@@ -75,7 +75,7 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin(
         "agents",
         "coding agents work on a copy of a project, in a jail",
-        uses=("changes", "jail", "tools"),
+        uses=("changes", "tools"),
         offers={
             "commands.agent": "agent_command:app",
             "commands.project survey": "survey_command:survey",
@@ -155,7 +155,6 @@ PLUGINS: tuple[Plugin, ...] = (
             "work": "promotion:Promotion",
         },
     ),
-    Plugin("jail", "the walls around an agent and a tool server"),
     Plugin(
         "page",
         "the operator's page in a browser, approvals with passkeys, and notices",
@@ -194,7 +193,6 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin(
         "tools",
         "requests that call a tool of an MCP server",
-        uses=("jail",),
         offers={
             "backend.mcp": "mcp.backend:BACKEND",
             "commands.tools": "tools_command:app",

@@ -11,9 +11,9 @@ import pytest
 
 from tests.plugins.agents.people import Person
 from tests.plugins.agents.test_agent_run_command import no_run_is_left, one_line
-from threegate.plugins.jail import host_proxy
-from threegate.plugins.jail.host_log import read_hosts, unlisted_line
-from threegate.plugins.jail.host_proxy import HostProxy
+from threegate.runners.jail import host_proxy
+from threegate.runners.jail.host_log import read_hosts, unlisted_line
+from threegate.runners.jail.host_proxy import HostProxy
 
 ASK = """
 import os, socket

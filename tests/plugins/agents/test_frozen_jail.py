@@ -167,7 +167,7 @@ def test_nothing_of_a_jail_lives_when_its_changes_are_read(user: Person) -> None
     script = textwrap.dedent("""
         import subprocess, sys
         from pathlib import Path
-        from threegate.plugins.jail.jail import Account, Jail
+        from threegate.runners.jail.jail import Account, Jail
         from threegate.plugins.agents.runs import jail_processes
         process = Jail(Account.own()).start(
             ["/bin/sh", "-c", "for i in $(seq 60); do setsid sleep 300 & done; echo made; read line"],

@@ -19,7 +19,7 @@ from threegate.plugins.agents import git_repository
 from threegate.plugins.agents.work_changes import read_changes
 from threegate.plugins.agents.work_copy import CopyKind, WorkCopy
 from threegate.plugins.changes import machine_programs
-from threegate.plugins.jail.jail import Account
+from threegate.runners.jail.jail import Account
 
 FORMS = {
     "plain": "git clone -q hub project",

@@ -11,8 +11,8 @@ from tests.plugins.agents.people import ACCOUNT, Person
 from threegate.core.errors import Unavailable
 from threegate.core.settings import Settings
 from threegate.plugins.agents import jail_doctor
-from threegate.plugins.jail import jail
-from threegate.plugins.jail.jail import WALLS
+from threegate.runners.jail import jail
+from threegate.runners.jail.jail import WALLS
 
 
 def test_there_is_a_line_for_each_wall(somebody: Person) -> None:

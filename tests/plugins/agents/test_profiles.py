@@ -13,7 +13,7 @@ from tests.plugins.agents.real_agents import AGENTS
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import Settings, parse_settings
 from threegate.plugins.agents.profile import Filled, load_profile, profile_names
-from threegate.plugins.jail.jail import DOOR, HOME
+from threegate.runners.jail.jail import DOOR, HOME
 
 PACKAGED = ["claude", "codex", "gemini", "generic", "opencode", "qwen"]
 

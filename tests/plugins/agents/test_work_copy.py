@@ -24,7 +24,7 @@ from threegate.plugins.agents.work_changes import keep_bases, read_changes, reme
 from threegate.plugins.agents.work_copy import CopyKind, WorkCopy
 from threegate.plugins.changes.make import MadeChangeSet
 from threegate.plugins.changes.merge import base_name
-from threegate.plugins.jail.jail import Account, Jail
+from threegate.runners.jail.jail import Account, Jail
 
 SECRET = "token = 'ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE'\n"
 KINDS = ("overlay", "plain")

@@ -22,7 +22,7 @@ from tests.support import Place, make_place, wait_until
 from threegate.core.workspace import AgentRun
 from threegate.plugins.agents.runs import RunFacts
 from threegate.plugins.agents.work_copy import WorkCopy
-from threegate.plugins.jail.jail import Account
+from threegate.runners.jail.jail import Account
 from threegate.setup.agent_prompt import anywhere, prompt_text
 
 ASK = {"code": "6 * 7", "purpose": "Multiply two numbers."}

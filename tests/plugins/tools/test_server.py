@@ -24,12 +24,12 @@ from tests.support import cgroups, processes, wait_until
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.settings import SecretReference, Settings
-from threegate.plugins.jail.jail_cgroup import JailCgroup
 from threegate.plugins.tools.manifest import Manifest, Place, ServerFolder
 from threegate.plugins.tools.program_tree import program_digests
 from threegate.plugins.tools.server_command import pinned_command
 from threegate.plugins.tools.server_process import Server, ServerError, open_server
 from threegate.plugins.tools.server_start import server_account
+from threegate.runners.jail.jail_cgroup import JailCgroup
 
 OURS = str(Path(__file__).parents[3].resolve())
 """The environment of the tests leads to this folder, which other tests write to."""

@@ -40,8 +40,8 @@ from threegate.plugins.agents.work_changes import keep_bases, read_changes, was_
 from threegate.plugins.agents.work_copy import WorkCopy
 from threegate.plugins.changes.change_draft import left_out_lines
 from threegate.plugins.changes.make import MadeChangeSet
-from threegate.plugins.jail.jail import Account
 from threegate.runners.backend import policy_facts
+from threegate.runners.jail.jail import Account
 from threegate.setup.agent_prompt import anywhere, place_of, prompt_json, prompt_text
 from threegate.setup.init import account
 from threegate.setup.init import account as own_account

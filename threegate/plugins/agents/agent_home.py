@@ -17,7 +17,7 @@ from threegate.core.held_folder import HeldFolder, hold_path
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.plugins.agents.profile import Filled
 from threegate.plugins.agents.runs import RunFacts, all_runs, is_alive
-from threegate.plugins.jail.jail import Account
+from threegate.runners.jail.jail import Account
 
 
 def take_over_state(workspace: Workspace, run: AgentRun, facts: RunFacts) -> AgentRun | None:

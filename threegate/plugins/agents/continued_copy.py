@@ -29,7 +29,7 @@ from threegate.plugins.agents.work_changes import start_bytes
 from threegate.plugins.agents.work_copy import NAMES, SCRATCH, WorkCopy
 from threegate.plugins.changes.merge import base_name, merge_marked
 from threegate.plugins.changes.trees import HeldTree, TreeEntry
-from threegate.plugins.jail.jail import Account
+from threegate.runners.jail.jail import Account
 
 
 @dataclass

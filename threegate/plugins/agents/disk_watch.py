@@ -26,7 +26,7 @@ from threegate.core.workspace import AgentRun
 from threegate.plugins.agents.held_paths import FOLDER
 from threegate.plugins.agents.runs import frozen
 from threegate.plugins.agents.work_copy import NAMES, SCRATCH
-from threegate.plugins.jail.jail import JailProcess
+from threegate.runners.jail.jail import JailProcess
 
 _NOT_ITS: Final = ("headroom", "git", "read", f"work/{NAMES}", f"work/{SCRATCH}")
 """In a run's folder, what its agent cannot write to; nobody may list the overlay's own folder."""

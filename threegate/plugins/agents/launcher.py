@@ -51,12 +51,12 @@ from threegate.plugins.changes.make import MadeChangeSet
 from threegate.plugins.changes.projects import find_project
 from threegate.plugins.changes.registered_projects import project_remarks
 from threegate.plugins.changes.section import AgentsSettings
-from threegate.plugins.jail import jail as jails
-from threegate.plugins.jail.freezer import make_freezer, remove_freezer, thaw
-from threegate.plugins.jail.host_log import HostLog, read_hosts
-from threegate.plugins.jail.jail import Account, Bound, Jail, JailProcess
-from threegate.plugins.jail.jail_cgroup import JailCgroup
-from threegate.plugins.jail.side_process import SideProcess, listen, start_host_proxy
+from threegate.runners.jail import jail as jails
+from threegate.runners.jail.freezer import make_freezer, remove_freezer, thaw
+from threegate.runners.jail.host_log import HostLog, read_hosts
+from threegate.runners.jail.jail import Account, Bound, Jail, JailProcess
+from threegate.runners.jail.jail_cgroup import JailCgroup
+from threegate.runners.jail.side_process import SideProcess, listen, start_host_proxy
 from threegate.trail import moves
 
 HOSTS_ACT: Final = "threegate-agent-hosts/1"

@@ -23,7 +23,7 @@ from threegate.core.held_folder import hold_path
 from threegate.plugins.agents.held_paths import opened
 from threegate.plugins.agents.project_survey import Original, Survey
 from threegate.plugins.changes.trees import HeldTree, TreeEntry
-from threegate.plugins.jail.jail import Account, Layered, layers_work
+from threegate.runners.jail.jail import Account, Layered, layers_work
 
 METACOPY: Final = "user.overlay.metacopy"
 REDIRECT: Final = "user.overlay.redirect"

@@ -23,8 +23,8 @@ from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.toml_table import Table, WrongValueError, read_table
 from threegate.plugins.changes.section import AGENT_NAME, AgentSettings, AgentsSettings
-from threegate.plugins.jail.jail import DOOR, HOME, MODEL_PORT, Bound
-from threegate.plugins.jail.program_folder import folder_of, interpreter_of
+from threegate.runners.jail.jail import DOOR, HOME, MODEL_PORT, Bound
+from threegate.runners.jail.program_folder import folder_of, interpreter_of
 
 Protocol = Literal["responses", "chat", "messages", "gemini"]
 DOOR_ARGV: Final = ("/usr/bin/socat", "-", f"UNIX-CONNECT:{DOOR}")

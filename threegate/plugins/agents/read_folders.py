@@ -18,7 +18,7 @@ from threegate.core.workspace import AgentRun
 from threegate.plugins.agents.names_layer import make_names, names_work
 from threegate.plugins.agents.project_survey import Reason, Survey, survey
 from threegate.plugins.agents.work_copy import copy_entries
-from threegate.plugins.jail.jail import Account, Bound, Layered
+from threegate.runners.jail.jail import Account, Bound, Layered
 
 
 @dataclass(frozen=True, slots=True)

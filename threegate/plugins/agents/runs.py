@@ -27,9 +27,9 @@ from threegate.launch.context import Context
 from threegate.plugins.agents.held_paths import FOLDER
 from threegate.plugins.agents.kinds import AgentEnded
 from threegate.plugins.agents.work_copy import TREE, UPPER, WorkCopy
-from threegate.plugins.jail.freezer import freeze, is_frozen, remove_freezer, thaw
-from threegate.plugins.jail.jail import Account
-from threegate.plugins.jail.jail_cgroup import remove_cgroups
+from threegate.runners.jail.freezer import freeze, is_frozen, remove_freezer, thaw
+from threegate.runners.jail.jail import Account
+from threegate.runners.jail.jail_cgroup import remove_cgroups
 from threegate.trail import moves
 
 T = TypeVar("T")

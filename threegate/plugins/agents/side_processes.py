@@ -17,7 +17,7 @@ from threegate.core.errors import Unavailable
 from threegate.core.own_process import own_process
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.plugins.agents.model_counts import RelaySettings
-from threegate.plugins.jail.side_process import SideProcess, start_side_process
+from threegate.runners.jail.side_process import SideProcess, start_side_process
 
 
 def start_model_relay(

@@ -27,7 +27,7 @@ from typing import Final
 from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.plugins.agents.terminal_filter import TerminalFilter
-from threegate.plugins.jail.jail import Jail, JailProcess
+from threegate.runners.jail.jail import Jail, JailProcess
 
 _PIECE: Final = 1 << 16
 _LOOK_SECONDS: Final = 0.2

@@ -29,7 +29,7 @@ from threegate.plugins.agents.project_ignores import gather, to_bytes
 from threegate.plugins.agents.project_survey import Original, Survey, survey
 from threegate.plugins.changes.make import utf_8
 from threegate.plugins.changes.project import ProjectError
-from threegate.plugins.jail.jail import Account, Bound, Layered
+from threegate.runners.jail.jail import Account, Bound, Layered
 
 UPPER, SCRATCH, NAMES, TREE = "upper", "scratch", "names", "tree"
 INDEX: Final = "index"

@@ -15,8 +15,8 @@ from typing import Final
 
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
-from threegate.plugins.jail.program_folder import holds_home, tree_of
 from threegate.plugins.tools.reached_code import Named, parts_of
+from threegate.runners.jail.program_folder import holds_home, tree_of
 
 Entries = list[tuple[str, os.stat_result]]
 """Each entry of a tree by its path below the root, which is ".": what lstat says of it."""

@@ -19,7 +19,6 @@ from typing import Final
 
 from threegate.core import canonical, limits
 from threegate.core.errors import Refused, Unavailable
-from threegate.plugins.jail.program_folder import first_line
 from threegate.plugins.tools.code_folders import (
     SYSTEM_FOLDER,
     Entries,
@@ -35,6 +34,7 @@ from threegate.plugins.tools.code_folders import (
 from threegate.plugins.tools.code_writers import refuse_writers
 from threegate.plugins.tools.manifest import Manifest
 from threegate.plugins.tools.reached_code import named_paths
+from threegate.runners.jail.program_folder import first_line
 
 SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin")
 """The end of a server's PATH."""

@@ -19,7 +19,7 @@ from typing import Final, Literal
 from urllib.parse import unquote
 
 from threegate.core import limits
-from threegate.plugins.jail.program_folder import first_line
+from threegate.runners.jail.program_folder import first_line
 
 Role = Literal["runs", "loaded", "file", "folder", "absent"]
 """`runs`: the program or its script, which is never data. `loaded`: what an interpreter's option or variable names.

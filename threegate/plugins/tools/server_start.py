@@ -28,13 +28,13 @@ from threegate.core.own_process import own_process
 from threegate.core.secret_value import read_secret
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.plugins.jail import jail as jails
-from threegate.plugins.jail.jail import Account, Bound, Jail, JailProcess
-from threegate.plugins.jail.jail_cgroup import JailCgroup, sweep_cgroups
-from threegate.plugins.jail.side_process import SideProcess, listen, start_host_proxy
 from threegate.plugins.tools.manifest import Manifest, differences
 from threegate.plugins.tools.message_stream import ServerError
 from threegate.plugins.tools.program_tree import program_digests, search_path
+from threegate.runners.jail import jail as jails
+from threegate.runners.jail.jail import Account, Bound, Jail, JailProcess
+from threegate.runners.jail.jail_cgroup import JailCgroup, sweep_cgroups
+from threegate.runners.jail.side_process import SideProcess, listen, start_host_proxy
 
 DROPPED: Final = "nobody"
 """The default account of a server if the daemon is root."""

@@ -23,7 +23,6 @@ from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavail
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
-from threegate.plugins.jail.jail import Account, check_walls
 from threegate.plugins.tools.kinds import ToolsAdded, ToolsRefreshed, ToolsRemoved, manifest_path
 from threegate.plugins.tools.manifest import (
     SERVER_NAME,
@@ -46,6 +45,7 @@ from threegate.plugins.tools.server_command import pinned_command
 from threegate.plugins.tools.server_process import ServerError, open_server
 from threegate.plugins.tools.server_start import DROPPED, secret_values, server_account
 from threegate.runners.era.engine_answer import engine_url
+from threegate.runners.jail.jail import Account, check_walls
 from threegate.trail import moves
 from threegate.trail.trail import LockedTrail
 

@@ -25,7 +25,7 @@ from tests.support import children, processes, wait_until
 from threegate.core import limits
 from threegate.plugins.agents.model_counts import RelaySettings
 from threegate.plugins.agents.side_processes import start_model_relay
-from threegate.plugins.jail.jail_cgroup import JailCgroup
+from threegate.runners.jail.jail_cgroup import JailCgroup
 
 MIB = 1 << 20
 GOOD_BODY = json.dumps(GOOD["chat"]).encode()

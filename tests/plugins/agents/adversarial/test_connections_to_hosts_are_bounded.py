@@ -13,7 +13,7 @@ import pytest
 from tests.support import wait_until
 from threegate.core import limits
 from threegate.core.errors import Unavailable
-from threegate.plugins.jail.side_process import start_host_proxy
+from threegate.runners.jail.side_process import start_host_proxy
 
 REFUSED = b"HTTP/1.1 403 Forbidden"
 

@@ -20,8 +20,8 @@ from tests.support import Place, make_place
 from threegate.core.workspace import Workspace
 from threegate.plugins.agents.model_counts import RelaySettings
 from threegate.plugins.agents.side_processes import start_door, start_model_relay
-from threegate.plugins.jail.jail import Account
-from threegate.plugins.jail.side_process import listen, start_host_proxy
+from threegate.runners.jail.jail import Account
+from threegate.runners.jail.side_process import listen, start_host_proxy
 
 ROOT = Path(__file__).parents[4]
 NAMES = (

@@ -12,8 +12,8 @@ import pytest
 
 from threegate.core import limits
 from threegate.plugins.agents.kinds import AgentEnded
-from threegate.plugins.jail.host_log import HostLog, read_hosts, unlisted_line
-from threegate.plugins.jail.host_proxy import HostProxy
+from threegate.runners.jail.host_log import HostLog, read_hosts, unlisted_line
+from threegate.runners.jail.host_proxy import HostProxy
 from threegate.trail.event import make_event
 
 

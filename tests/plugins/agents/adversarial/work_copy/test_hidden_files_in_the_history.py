@@ -316,7 +316,7 @@ def test_a_history_that_takes_too_long_is_one_commit(
 
 def in_copy_with(tmp_path: Path, said: list[str]) -> WorkCopy:
     from threegate.core.workspace import Workspace
-    from threegate.plugins.jail.jail import Account
+    from threegate.runners.jail.jail import Account
 
     run = Workspace(tmp_path).agent_run("ar-20261126-102139z-00112233")
     (tmp_path / "tool-exec").mkdir()

@@ -20,7 +20,7 @@ from threegate.core import limits
 from threegate.plugins.agents.agent_commits import AgentCommits, read_commits
 from threegate.plugins.agents.project_survey import Survey
 from threegate.plugins.agents.work_copy import WorkCopy
-from threegate.plugins.jail.jail import Account
+from threegate.runners.jail.jail import Account
 
 
 @pytest.fixture

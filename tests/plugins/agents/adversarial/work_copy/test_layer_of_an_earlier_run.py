@@ -15,7 +15,7 @@ from threegate.plugins.agents.names_layer import METACOPY, REDIRECT, make_names
 from threegate.plugins.agents.project_survey import Original, Survey
 from threegate.plugins.agents.work_changes import read_changes
 from threegate.plugins.agents.work_copy import NAMES, WorkCopy
-from threegate.plugins.jail.jail import Account
+from threegate.runners.jail.jail import Account
 
 
 def made(tmp_path: Path, number: int, take: Callable[[Path], None] = lambda place: None) -> WorkCopy:

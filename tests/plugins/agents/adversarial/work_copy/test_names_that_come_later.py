@@ -16,7 +16,7 @@ from threegate.core.workspace import Workspace
 from threegate.plugins.agents import read_folders
 from threegate.plugins.agents.work_changes import read_changes, remember_proposed
 from threegate.plugins.agents.work_copy import CopyKind
-from threegate.plugins.jail.jail import Account, Jail
+from threegate.runners.jail.jail import Account, Jail
 
 KEY = "ghp_" + "n4Kd9Zq2Lw8Xr5Tb7Vm3Yc6Hj1Gf0SpQaRuE"
 

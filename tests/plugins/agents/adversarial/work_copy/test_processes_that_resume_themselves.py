@@ -17,8 +17,8 @@ from tests.plugins.agents.test_frozen_jail import CLIENT, FILES, stands_still
 from tests.support import wait_until
 from threegate.core.workspace import Workspace
 from threegate.plugins.agents import runs
-from threegate.plugins.jail import freezer
-from threegate.plugins.jail.jail import Account, Bound, Jail
+from threegate.runners.jail import freezer
+from threegate.runners.jail.jail import Account, Bound, Jail
 
 WRITER = f"""
 import ctypes, os, signal, threading

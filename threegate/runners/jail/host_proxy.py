@@ -5,7 +5,7 @@ listed one that resolves to an address that is not public is refused. The forwar
 the docs say "may send anything there". Each host that was reached or refused is logged (`host_log`). At most
 AGENT_HOST_CONNECTIONS are open at a time, so the memory that it holds for an agent is bounded.
 
-Run as ``python -m threegate.plugins.jail.host_proxy SOCKET LOG HOST…``: two descriptors, of the listening socket and of
+Run as ``python -m threegate.runners.jail.host_proxy SOCKET LOG HOST…``: two descriptors, of the listening socket and of
 the log file. It exits when stdin closes.
 """
 
@@ -23,7 +23,7 @@ import h11
 
 from threegate.core import limits
 from threegate.core.public_address import is_public
-from threegate.plugins.jail.host_log import unlisted_line
+from threegate.runners.jail.host_log import unlisted_line
 
 _PIECE: Final = 1 << 16
 _PORT: Final = "443"

@@ -17,7 +17,7 @@ import pytest
 from tests.plugins.agents.conftest import jail_programs, somebody  # noqa: F401 a fixture
 from tests.plugins.agents.people import ACCOUNT, Person, as_account, python
 from threegate.core import limits
-from threegate.plugins.jail.jail import WALLS, Account, Bound, Jail, measure_walls
+from threegate.runners.jail.jail import WALLS, Account, Bound, Jail, measure_walls
 
 _ADD_KEY, _USER_KEYRING = 248, -4
 
@@ -195,7 +195,7 @@ def test_the_edges_are_walls_that_are_read_back(monkeypatch: pytest.MonkeyPatch)
     edges = ("read-only system", "memory files limit", "processes limit")
     assert set(edges) < set(WALLS)
     jail_programs()
-    from threegate.plugins.jail import jail as jails
+    from threegate.runners.jail import jail as jails
 
     def missing() -> list[str]:
         return [name for name, holds in measure_walls(_account()).items() if not holds]

@@ -24,7 +24,7 @@ from typing import IO, Final
 
 from threegate.core import limits
 from threegate.core.errors import Unavailable
-from threegate.plugins.jail import seccomp_programs
+from threegate.runners.jail import seccomp_programs
 
 HOME: Final = "/home/agent"
 DOOR: Final = "/run/door.sock"

@@ -6,7 +6,7 @@ import os
 import subprocess
 import time
 
-from threegate.plugins.jail.jail import JailProcess
+from threegate.runners.jail.jail import JailProcess
 
 
 def test_a_first_process_that_outlived_bubblewrap_is_ended() -> None:

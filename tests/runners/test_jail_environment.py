@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from threegate.plugins.jail.jail import Account, Jail
+from threegate.runners.jail.jail import Account, Jail
 
 
 def test_no_value_of_a_variable_is_on_the_command_line() -> None:

@@ -16,8 +16,8 @@ from typing import Final
 
 from threegate.core.errors import Unavailable
 from threegate.core.own_process import own_process
-from threegate.plugins.jail.host_log import unlisted_line
-from threegate.plugins.jail.jail import Account
+from threegate.runners.jail.host_log import unlisted_line
+from threegate.runners.jail.jail import Account
 
 _BACKLOG: Final = 64
 _END_SECONDS: Final = 3.0
@@ -77,7 +77,7 @@ def start_host_proxy(
     log = os.memfd_create("hosts", os.MFD_CLOEXEC)
     os.write(log, unlisted_line(0))
     descriptors = (listener.fileno(), log)
-    command = own_process("threegate.plugins.jail.host_proxy", *map(str, descriptors), *hosts)
+    command = own_process("threegate.runners.jail.host_proxy", *map(str, descriptors), *hosts)
     kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     return SideProcess("host proxy", start_side_process(command, descriptors, kept, cgroups=cgroups)), log
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from threegate.plugins.jail.jail_cgroup import remove_cgroup
+from threegate.runners.jail.jail_cgroup import remove_cgroup
 
 _ROOT: Final = Path("/sys/fs/cgroup")
 _LOOK_SECONDS: Final = 0.002
