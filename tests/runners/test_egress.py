@@ -126,6 +126,8 @@ def net(tmp_path_factory: pytest.TempPathFactory):
         "allowed.example",
         "--network-alias",
         "other.example",
+        "--network-alias",
+        "cafe.de",
         "-v",
         f"{folder}:/in:ro",
         era_settings().image,
@@ -322,6 +324,12 @@ class TestPrivate:
         assert outcome.status == "succeeded" and outcome.stdout.kept == b"200\ngone\n"
         assert any("proxy ended" in note for note in outcome.notes)
         assert docker("ps", "-aq", "--filter", f"label=threegate.workspace={workspace}") == ""
+
+    def test_a_listed_name_of_hexadecimal_digits_is_no_address(self, net, tmp_path: Path) -> None:
+        code = "import urllib.request\nprint(urllib.request.urlopen('http://cafe.de:8080/').status)"
+        job = era_job("/usr/bin/python3", "-c", code, network=("cafe.de:8080",), time_sec=60)
+        outcome = run_job(EraRunner(era_settings(), egress_network=net[0]), job, tmp_path)
+        assert outcome.stdout.kept == b"200\n", outcome
 
     def test_a_network_that_is_not_there(self, tmp_path: Path) -> None:
         job = era_job("id", network=("allowed.example:8080",))

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.ordinary_user import ACCOUNT, as_account, python
 from tests.runners.egress_attempts import ATTEMPTS, DIRECT, LISTED, REFUSED, TLS_SERVER, certificate
 from tests.runners.own_internet import HERE, THERE, Internet, own_internet
 from threegate.core.errors import Unavailable
-from threegate.runners.era.jailed_egress import open_egress, why_no_egress
+from threegate.runners.era.jailed_egress import egress_missing, open_egress
 
 pytestmark = pytest.mark.root
 
@@ -201,7 +202,8 @@ def test_a_process_that_is_gone_gets_no_way_out() -> None:
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "h11", None)
-    job = era_job("id", network=("a.example:443",))
-    assert why_no_egress(job) == "ERA by bubblewrap with a network needs h11: pip install 'threegate[era]'"
-    assert why_no_egress(era_job("id")) is None
+    assert egress_missing() is None
+    monkeypatch.setitem(sys.modules, "h11", None)
+    assert egress_missing() == "ERA by bubblewrap with a network needs h11: pip install 'threegate[era]'"
+    with pytest.raises(Unavailable, match="needs h11"):
+        open_egress(1, era_job("id", network=("a.example:443",)))

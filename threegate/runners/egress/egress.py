@@ -62,7 +62,7 @@ buffered_logs off
 logformat threegate %Ss %>Hs %>st %<st %rm %ru
 umask 022
 access_log stdio:/egress/access.log logformat=threegate
-acl literal dstdom_regex -n ^[0-9a-fx:.%\\[\\]]+$
+acl literal dstdom_regex -n : % \\[ (^|\\.)([0-9]+|0x[0-9a-f]*)\\.?$
 """
 
 

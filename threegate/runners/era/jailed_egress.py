@@ -77,9 +77,9 @@ class Egress:
         self.close()
 
 
-def why_no_egress(job: Job) -> str | None:
-    """One line if a run of this job cannot have its way out here; None if it can, or needs none."""
-    if job.network and "h11" in missing_modules("era"):
+def egress_missing() -> str | None:
+    """One line if no run can have a way out here; None if one can."""
+    if "h11" in missing_modules("era"):
         return f"ERA by bubblewrap with a network needs h11: {install_line('era')}"
     return None
 
@@ -90,7 +90,7 @@ def open_egress(pid: int, job: Job, secret: SecretHeader | None = None, cgroups:
 
     `cgroups` are files that the proxy's id is written into. Raises Unavailable; then nothing of the request has run.
     """
-    if (problem := why_no_egress(job)) is not None:
+    if (problem := egress_missing()) is not None:
         raise Unavailable(problem)
     try:
         pairs = [f"{host}:{port}" for host, port in map(read_pair, job.network)]
