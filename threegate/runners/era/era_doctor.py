@@ -16,8 +16,8 @@ from threegate.core.settings import EraSettings
 from threegate.runners.backend import DoctorLine, LineState
 from threegate.runners.era import container_engine
 from threegate.runners.era.image_programs import PROGRAMS_LABEL
-from threegate.runners.era.readback import NOT_READ
 from threegate.runners.era.runner import EraRunner
+from threegate.runners.era.walls import NOT_READ
 from threegate.runners.interface import Outcome
 from threegate.runners.probe import Wall, read_walls, scratch_control
 
