@@ -550,8 +550,12 @@ PRACTICE_DECISIONS: Final = 10_000
 """Decisions whose seconds, and different reasons, that records of practice keep in memory."""
 PRACTICE_REASONS: Final = 20
 """Reasons of rejections that `audit stats` lists, the most frequent ones."""
-ENGINE_VERSION_BYTES: Final = 64 * KIB
-"""Of a container engine's answer about its version."""
+ENGINE_ANSWER_BYTES: Final = 256 * KIB
+"""Of a container engine's answer about its version, or about an image with its labels."""
+ROOT_DATABASE_BYTES: Final = 64 * MIB
+"""Of the file in which dpkg lists the packages, and of what describes an unpacked root."""
+ROOT_ANSWER_SECONDS: Final = 20
+"""How long `rpm -qa`, or a root's Python about its modules, may take."""
 HEALTH_SECONDS: Final = 10
 """How old a screen's information about the engine and the trail may be, as far as they answer."""
 HEALTH_WAIT_SECONDS: Final = 1.5

@@ -35,7 +35,7 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
         url = container_engine.engine_url(settings.engine)
         yield DoctorLine("engine", "ok", f"{version.get('Version')} at {url}")
         yield _access_line(Path(url.removeprefix("unix://")))
-        yield runtime_line(container_engine.check_runtime(api, settings.runtime), version)
+        yield runtime_line(container_engine.check_runtime(api, settings.oci_runtime), version)
         for name, image in (("image", settings.image), ("egress_image", settings.egress_image)):
             if not image:
                 yield DoctorLine(name, "warning", "not set", "threegate settings images")

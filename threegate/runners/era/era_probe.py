@@ -147,7 +147,7 @@ def era_probe_job(settings: EraSettings, *, network: bool, jailed: Literal["", "
     if network:
         environment |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), PROXY_URL)
     facts = {
-        "NAME": settings.runtime,
+        "NAME": settings.oci_runtime,
         "KNOWN": sorted([*environment, "LC_CTYPE"]),
         "PIDS": bounds.processes,
         "OUT": bounds.out_bytes,
@@ -168,6 +168,6 @@ def era_probe_job(settings: EraSettings, *, network: bool, jailed: Literal["", "
         environment=environment,
         image=settings.image,
         egress_image=settings.egress_image if network else "",
-        runtime=settings.runtime,
+        runtime=settings.oci_runtime,
         seccomp_sha256=SECCOMP_SHA256,
     )
