@@ -14,6 +14,7 @@ from threegate.core.errors import InvalidInput
 from threegate.core.extras import has_extra, install_line, missing_extra
 from threegate.request.action import Command
 from threegate.request.backend import Reading
+from threegate.request.job import Platforms
 from threegate.runners.backend import DoctorLine, RunningBackend, guarded
 
 if TYPE_CHECKING:
@@ -98,6 +99,11 @@ class Era(RunningBackend):
         from threegate.runners.seccomp import SECCOMP_SHA256
 
         return {"seccomp": SECCOMP_SHA256}
+
+    def platforms(self, settings: Settings, *, here: bool) -> Platforms:
+        from threegate.runners.era.platforms import era_platforms
+
+        return era_platforms(settings.runners.era, here=here)
 
     def has_program(self, settings: RunnersSettings, program: str) -> bool | None:
         from threegate.runners.era.image_programs import has_program

@@ -68,7 +68,7 @@ class EraRunner:
                 if not image:
                     raise Unavailable(f"no image: runners.era.{name} is not set; build it: threegate settings images")
                 container_engine.check_image(api, image)
-                container_engine.check_runtime(api, self._settings.runtime)
+                container_engine.check_runtime(api, self._settings.oci_runtime)
         except Unavailable as error:
             return str(error)
         return None
