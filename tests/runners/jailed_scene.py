@@ -2,7 +2,8 @@
 account and any network namespace can be its.
 
 Arguments, as JSON: argv, network (pairs), bound (path here, path in the jail), kill (true: the proxy is killed when the
-program has written its first line), secret (method, host, port, path, value; or null).
+program has written its first line), secret (method, host, port, path, value; or null). Or ``prove``: the runner's own
+probe with a network, with what it found.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.engine_fixtures import era_job
+from tests.engine_fixtures import control, era_job
 from tests.support import processes
+from threegate.core.settings import EraSettings
+from threegate.request.job import BUBBLEWRAP
 from threegate.runners.egress.secret_header import SecretHeader
 from threegate.runners.era.jailed_egress import open_egress
+from threegate.runners.era.jailed_run import BubblewrapRunner
 from threegate.runners.jail.jail import Account, Bound, Jail
 
 
@@ -69,5 +74,18 @@ def run(
     }
 
 
+def prove() -> dict[str, Any]:
+    """The probe of ERA by bubblewrap."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        outcome = BubblewrapRunner(EraSettings(runtime=BUBBLEWRAP)).prove(control(Path(name)), network=True)
+    return {
+        "walls": json.loads(outcome.stdout.kept or b"[]"),
+        "detail": outcome.detail,
+        "network": outcome.effective_limits.get("network"),
+        "destinations": [asdict(item) for item in outcome.destinations],
+        "notes": outcome.notes,
+    }
+
+
 if __name__ == "__main__":
-    print(json.dumps(run(**json.loads(sys.argv[1]))))
+    print(json.dumps(prove() if sys.argv[1] == "prove" else run(**json.loads(sys.argv[1]))))

@@ -76,7 +76,13 @@ def run(internet: Internet, account: str, code: str, *argv: str, network: list[s
         "bound": [(str(internet.folder / "cert.pem"), "/in/ca.pem")],
         **more,
     }
-    line = [program, "-m", "tests.runners.jailed_scene", json.dumps(words)]
+    said = scene(internet, account, program, path, json.dumps(words))
+    assert said["code"] == 0, said
+    return said
+
+
+def scene(internet: Internet, account: str, program: str, path: str, words: str) -> dict[str, Any]:
+    line = [program, "-m", "tests.runners.jailed_scene", words]
     account_options = as_account(account)
     if account_options:
         ids = [f"--reuid={account_options['user']}", f"--regid={account_options['group']}", "--clear-groups"]
@@ -88,7 +94,6 @@ def run(internet: Internet, account: str, code: str, *argv: str, network: list[s
     )
     assert done.returncode == 0, done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
-    assert said["code"] == 0, said
     return said
 
 
@@ -187,6 +192,15 @@ def test_a_secret_is_added_outside_and_to_the_one_request_only(internet: Interne
     # Where the run asked; and what it was refused there.
     kinds = [(item["host"], item["port"], item["bytes"], item["allowed"]) for item in said["destinations"]]
     assert kinds == [("allowed.example", 80, 14, True), ("allowed.example", 80, 0, False)]
+
+
+def test_the_runners_own_probe_finds_every_wall_and_the_proxy(internet: Internet, account: str) -> None:
+    said = scene(internet, account, *python(), "prove")
+    assert said["walls"], said
+    assert [wall for wall in said["walls"] if not wall[1]] == []
+    assert "the proxy refuses what is not listed" in {name for name, _, _ in said["walls"]}
+    assert [(item["host"], item["allowed"]) for item in said["destinations"]] == [("not-listed.invalid", False)]
+    assert said["network"] == "lo, and through its own proxy: threegate-probe.invalid:80" and said["notes"] == []
 
 
 def test_the_proxy_never_listens_on_the_loopback_of_the_machine() -> None:

@@ -75,7 +75,7 @@ def test_what_came_out_is_plain(tried: Tried) -> None:
 
 @pytest.mark.parametrize("who", ["root", "ordinary"])
 def test_the_first_process_has_nothing_that_the_run_has_not(who: str) -> None:
-    """Who takes it over has the same account, walls, files and filter of system calls, and no descriptor that leads out."""
+    """Who takes it over has the same account, walls, files and filter, and no descriptor that leads out."""
     with home() as folder:
         outcome = look(folder) if who == "root" else as_user(look, folder, engine="")
     assert outcome.status == "succeeded", (outcome.detail, outcome.stderr.kept)

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -24,8 +25,9 @@ from threegate.core import limits
 from threegate.request.job import Job, JobLimits
 from threegate.runners.cgroup import CgroupFiles
 from threegate.runners.era.jailed_cgroup import RunCgroups
-from threegate.runners.era.walls import NOT_ENFORCED, Walls, expect_cgroups
+from threegate.runners.era.walls import NOT_ENFORCED, Walls, expect_cgroups, hard_limit
 from threegate.runners.interface import Status
+from threegate.runners.jail.jail import Account
 
 WATCHED: Final = "watched, not enforced by the kernel"
 """The words about memory without a cgroup, in results, `doctor` and on the card."""
@@ -48,6 +50,10 @@ class HeldLimits(Protocol):
     def enter(self, first: int, pid: int) -> None:
         """Set them for the first process of the jail and the one that waits to become the command. Raises OSError."""
 
+    @property
+    def rlimits(self) -> Mapping[str, int]:
+        """Limits of each process, by their names in prlimit(1)."""
+
     def read_back(self, walls: Walls, job: Job, pid: int) -> None:
         """Record what the kernel enforces. Raises OSError."""
 
@@ -69,6 +75,7 @@ class CgroupLimits:
     def __init__(self, groups: RunCgroups) -> None:
         self._groups = groups
         self._files = CgroupFiles()
+        self.rlimits: Mapping[str, int] = {}
         self.out_of_memory = False
         self.refused_forks = 0
         self.cpu_ms: int | None = None
@@ -96,27 +103,30 @@ class WatchedLimits:
 
     refused_forks = 0
 
-    def __init__(self, bounds: JobLimits, proc: int, volumes: Iterable[int]) -> None:
+    def __init__(self, bounds: JobLimits, account: Account, proc: int, volumes: Iterable[int]) -> None:
         self._bounds = bounds
+        self._account = account
         self._proc = proc
         self._volumes = tuple(volumes)
+        data = 2 * bounds.memory_mb * limits.MIB + limits.JAILED_DATA_BYTES
+        self.rlimits: Mapping[str, int] = {"nproc": bounds.processes, "data": data}
         self._cores = _take_cores(whole_cores(bounds.cpu))
         self.out_of_memory = False
         self.cpu_ms: int | None = None
         self.peak: int | None = None
 
     def enter(self, first: int, pid: int) -> None:
-        data = 2 * self._bounds.memory_mb * limits.MIB + limits.JAILED_DATA_BYTES
-        for kind, limit in ((resource.RLIMIT_NPROC, self._bounds.processes), (resource.RLIMIT_DATA, data)):
-            resource.prlimit(pid, kind, (limit, limit))
-        os.sched_setaffinity(pid, self._cores)
+        try:
+            os.sched_setaffinity(pid, self._cores)
+        except PermissionError:
+            _as_account(self._account, ["/usr/bin/taskset", "-pc", ",".join(map(str, self._cores)), str(pid)])
         for process in (first, pid):  # the machine's last memory is never taken from anything else
             Path(f"/proc/{process}/oom_score_adj").write_text("1000", encoding="ascii")
 
     def read_back(self, walls: Walls, job: Job, pid: int) -> None:
-        walls.expect("processes", resource.prlimit(pid, resource.RLIMIT_NPROC)[1], self._bounds.processes)
-        data = resource.prlimit(pid, resource.RLIMIT_DATA)[1]
-        walls.expect("data", data, 2 * self._bounds.memory_mb * limits.MIB + limits.JAILED_DATA_BYTES)
+        found = Path(f"/proc/{pid}/limits").read_text(encoding="ascii", errors="replace")
+        walls.expect("processes", hard_limit(found, "Max processes"), str(self.rlimits["nproc"]))
+        walls.expect("data", data := hard_limit(found, "Max data size"), str(self.rlimits["data"]))
         walls.effective["data"] = f"{data} bytes of each process"
         walls.expect("cores", sorted(os.sched_getaffinity(pid)), sorted(self._cores))
         walls.effective["cpu"] = f"{len(self._cores)} cores (affinity)"
@@ -174,6 +184,34 @@ class WatchedLimits:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
         with open(descriptor, encoding="ascii", errors="replace") as file:
             return file.read()
+
+
+def set_rlimits(account: Account, pid: int, wanted: Mapping[str, int]) -> None:
+    """Set these limits of a process of the account, by their names in prlimit(1), and those that are 0 for every run.
+
+    Raises OSError. Root needs a capability for it that containers lack; the account itself needs none.
+    """
+    whole = {"core": 0, "memlock": 0, "msgqueue": 0, **wanted}
+    try:
+        for name, limit in whole.items():
+            resource.prlimit(pid, getattr(resource, f"RLIMIT_{name.upper()}"), (limit, limit))
+    except PermissionError:
+        options = [f"--{name}={limit}" for name, limit in whole.items()]
+        _as_account(account, ["/usr/bin/prlimit", f"--pid={pid}", *options])
+
+
+def _as_account(account: Account, words: list[str]) -> None:
+    """Run one of our programs as the account. Raises OSError."""
+    done = subprocess.run(
+        ["/usr/bin/setpriv", *account.change, "--", *words],
+        env={},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=limits.JAILED_START_SECONDS,
+    )
+    if done.returncode != 0:
+        raise PermissionError(f"{words[0]}: {done.stderr.decode('utf-8', 'replace').strip()[-200:]}")
 
 
 def _take_cores(count: int) -> set[int]:

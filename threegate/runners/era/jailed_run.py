@@ -11,7 +11,6 @@ that was opened before the gate. Nothing of this needs root, a daemon or an engi
 from __future__ import annotations
 
 import os
-import resource
 import select
 import socket
 import struct
@@ -34,7 +33,14 @@ from threegate.runners.egress.secret_header import SecretHeader, secret_for
 from threegate.runners.era.era_probe import era_probe_job
 from threegate.runners.era.jailed_cgroup import RunCgroups
 from threegate.runners.era.jailed_egress import Egress, egress_missing, open_egress
-from threegate.runners.era.jailed_limits import WATCHED, CgroupLimits, HeldLimits, WatchedLimits, whole_cores
+from threegate.runners.era.jailed_limits import (
+    WATCHED,
+    CgroupLimits,
+    HeldLimits,
+    WatchedLimits,
+    set_rlimits,
+    whole_cores,
+)
 from threegate.runners.era.jailed_out import collect_out, full
 from threegate.runners.era.jailed_watch import JailedWatch
 from threegate.runners.era.root_identity import MASKED, Root, identify
@@ -270,7 +276,12 @@ class JailedRun:
             self._out = self._opened(os.open("out", _FOLDER, dir_fd=inside))
             self._held = self._limits(inside, by_cgroup=by_cgroup)
             self._held.enter(process.first_pid, self._pid)
-            self._set_rlimits()
+            bounds = self._job.limits
+            set_rlimits(
+                self._account,
+                self._pid,
+                {**self._held.rlimits, "nofile": bounds.open_files, "fsize": bounds.file_bytes},
+            )
             self._read_back(process)
         except (OSError, ValueError, KeyError, StopIteration) as error:
             self._ended = ("failed", f"limits_not_enforced: the limits could not be read back ({error}).")
@@ -310,19 +321,8 @@ class JailedRun:
         else:
             proc = self._opened(os.open("proc", _FOLDER, dir_fd=inside))
             volumes = [self._opened(os.open(name, _FOLDER, dir_fd=inside)) for name in ("out", "tmp", "dev/shm")]
-            held = WatchedLimits(self._job.limits, proc, volumes)
+            held = WatchedLimits(self._job.limits, self._account, proc, volumes)
         return held
-
-    def _set_rlimits(self) -> None:
-        bounds = self._job.limits
-        for kind, limit in (
-            (resource.RLIMIT_NOFILE, bounds.open_files),
-            (resource.RLIMIT_FSIZE, bounds.file_bytes),
-            (resource.RLIMIT_CORE, 0),
-            (resource.RLIMIT_MEMLOCK, 0),
-            (resource.RLIMIT_MSGQUEUE, 0),
-        ):
-            resource.prlimit(self._pid, kind, (limit, limit))
 
     def _read_back(self, process: JailProcess) -> None:
         """Everything that holds, as the kernel shows it from outside. Raises OSError."""
