@@ -19,10 +19,9 @@ from threegate.core.settings import EraSettings
 from threegate.judgement import judge
 from threegate.judgement.judge import Clearance
 from threegate.request.action import Command, Script
-from threegate.request.job import BUBBLEWRAP, ERA_ENVIRONMENT, PROXY_URL, Job, JobInput, JobLimits
-from threegate.runners.era.root_identity import identify
+from threegate.request.job import ERA_ENVIRONMENT, PROXY_URL, Job, JobInput, JobLimits
 from threegate.runners.interface import Control, Outcome, Runner
-from threegate.runners.seccomp import BUBBLEWRAP_SECCOMP_SHA256, SECCOMP_SHA256
+from threegate.runners.seccomp import SECCOMP_SHA256
 
 APPROVED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ENGINE = os.environ.get("THREEGATE_TEST_ENGINE", "")
@@ -82,13 +81,6 @@ def era_job(
         runtime=runtime,
         seccomp_sha256=SECCOMP_SHA256,
     )
-
-
-def jailed(job: Job) -> Job:
-    """The job as one for bubblewrap, on this machine's root."""
-    root = identify(EraSettings(runtime=BUBBLEWRAP)).digest
-    seccomp = BUBBLEWRAP_SECCOMP_SHA256
-    return replace(job, image=root, egress_image="", runtime=BUBBLEWRAP, seccomp_sha256=seccomp)
 
 
 def with_inputs(job: Job, folder: Path, files: dict[str, bytes], *, unpack: bool = False) -> Job:

@@ -80,10 +80,10 @@ def as_user(function: Callable[..., Any], *arguments: Any, engine: str = ENGINE,
 
 
 def become_user(engine: str = ENGINE) -> None:
-    """Give up everything but the group of the engine's socket; all of it, without an engine."""
-    groups = [os.stat(engine.removeprefix("unix://")).st_gid] if engine else []
-    assert 0 not in groups, "the engine's socket has no group of its own"
-    os.setgroups(groups)
+    """Give up everything but the group of the engine's socket."""
+    group = os.stat(engine.removeprefix("unix://")).st_gid
+    assert group != 0, "the engine's socket has no group of its own"
+    os.setgroups([group])
     os.setresgid(UID, UID, UID)
     os.setresuid(UID, UID, UID)
     os.chdir("/tmp")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.adversarial.escapes.era_attempts import ATTEMPTS, DRIVER, GVISOR_DIFFERS
-from tests.engine_fixtures import clearance, control, docker, era_job, era_settings, jailed, with_inputs
-from threegate.core.settings import EraSettings
+from tests.engine_fixtures import clearance, control, docker, era_job, era_settings, with_inputs
+from tests.runners.jailed import SETTINGS, jailed_job
 from threegate.request.job import BUBBLEWRAP, ERA_ENVIRONMENT
 from threegate.runners.era.jailed_run import BubblewrapRunner
 from threegate.runners.era.runner import EraRunner
@@ -63,7 +63,7 @@ def attempt_all(folder: Path, runtime: str) -> Tried:
             "ATTEMPTS": {name: ATTEMPTS[name] for name in ATTEMPTS if runtime != "runsc" or name not in GVISOR_DIFFERS},
         }
         script = "".join(f"{key} = {value!r}\n" for key, value in facts.items()) + DRIVER
-        job = era_job(
+        job = (jailed_job if runtime == BUBBLEWRAP else era_job)(
             "/usr/bin/python3",
             "-I",
             "-X",
@@ -71,7 +71,7 @@ def attempt_all(folder: Path, runtime: str) -> Tried:
             "/in/driver",
             memory_mb=256,
             time_sec=60,
-            runtime=runtime,
+            runtime="" if runtime == BUBBLEWRAP else runtime,
             out_bytes=4 << 20,
             out_files=64,
             file_bytes=4 << 20,
@@ -79,7 +79,7 @@ def attempt_all(folder: Path, runtime: str) -> Tried:
         job = with_inputs(job, folder, {"driver": script.encode(), "input": b"approved"})
         steer = control(folder, workspace_id=workspace)
         if runtime == BUBBLEWRAP:
-            runner, job = BubblewrapRunner(EraSettings(runtime=BUBBLEWRAP)), jailed(job)
+            runner = BubblewrapRunner(SETTINGS)
         else:
             runner = EraRunner(era_settings(runtime=runtime))
         outcome = runner.run(clearance(job), job, steer)

@@ -5,21 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.adversarial.escapes.era_attempts import ATTEMPTS, BUBBLEWRAP_DIFFERS, NOT_IN_BUBBLEWRAP
 from tests.adversarial.escapes.era_tries import Tried, attempt_all, the_host_is_as_it_was, what_came_out_is_plain
-from tests.engine_fixtures import clearance, control, era_job, jailed
-from tests.ordinary_user import as_user, home
-from threegate.core.settings import EraSettings
+from tests.runners.jailed import WHO, folder_of, jailed_python, run_as, run_one
 from threegate.request.job import BUBBLEWRAP
-from threegate.runners.era.jailed_run import BubblewrapRunner
-from threegate.runners.interface import Outcome
-
-pytestmark = pytest.mark.root
-
 
 PID_1 = r"""
 import json, os
@@ -45,18 +37,10 @@ print(json.dumps({
 """
 
 
-def look(folder: Path) -> Outcome:
-    job = jailed(era_job("/usr/bin/python3", "-I", "-c", PID_1))
-    return BubblewrapRunner(EraSettings(runtime=BUBBLEWRAP)).run(clearance(job), job, control(folder))
-
-
-@pytest.fixture(scope="module", params=["root", "ordinary"])
-def tried(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tried]:
-    if request.param == "root":
-        yield attempt_all(tmp_path_factory.mktemp("jailed"), BUBBLEWRAP)
-        return
-    with home() as folder:
-        yield as_user(attempt_all, folder, BUBBLEWRAP, engine="")
+@pytest.fixture(scope="module", params=WHO)
+def tried(request: pytest.FixtureRequest) -> Iterator[Tried]:
+    with folder_of(request.param) as folder:
+        yield run_as(request.param, attempt_all, folder, BUBBLEWRAP)
 
 
 @pytest.mark.parametrize("name", [name for name in ATTEMPTS if name not in NOT_IN_BUBBLEWRAP])
@@ -73,11 +57,10 @@ def test_what_came_out_is_plain(tried: Tried) -> None:
     what_came_out_is_plain(tried)
 
 
-@pytest.mark.parametrize("who", ["root", "ordinary"])
+@pytest.mark.parametrize("who", WHO)
 def test_the_first_process_has_nothing_that_the_run_has_not(who: str) -> None:
     """Who takes it over has the same account, walls, files and filter, and no descriptor that leads out."""
-    with home() as folder:
-        outcome = look(folder) if who == "root" else as_user(look, folder, engine="")
+    outcome = run_one(who, jailed_python(PID_1))
     assert outcome.status == "succeeded", (outcome.detail, outcome.stderr.kept)
     seen = json.loads(outcome.stdout.kept)
     assert seen["first"] == seen["run"] and seen["run"]["Seccomp"] == "2" and seen["run"]["NoNewPrivs"] == "1"
