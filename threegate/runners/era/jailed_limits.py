@@ -33,7 +33,7 @@ WATCHED: Final = "watched, not enforced by the kernel"
 """The words about memory without a cgroup, in results, `doctor` and on the card."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-_MEMINFO: Final = Path("/proc/meminfo")
+MEMINFO: Final = Path("/proc/meminfo")
 _turn = threading.Lock()
 _next_core = 0
 
@@ -231,7 +231,7 @@ def _used(volume: int) -> int:
 def _machine_memory() -> tuple[int, int]:
     """Free memory of this machine, and below how much of it a watched run ends, in bytes."""
     kib = {}
-    for line in _MEMINFO.read_text(encoding="ascii").splitlines()[:3]:
+    for line in MEMINFO.read_text(encoding="ascii").splitlines()[:3]:
         name, value = line.split()[:2]
         kib[name] = int(value) * limits.KIB
     return kib["MemAvailable:"], min(limits.JAILED_RESERVE_BYTES, kib["MemTotal:"] // limits.JAILED_RESERVE_PART)

@@ -67,7 +67,7 @@ from threegate.runners.seccomp import BUBBLEWRAP_SECCOMP_SHA256
 from threegate.runners.staging import Collected, StagingError, fresh_folder, stage_inputs
 
 _PERSON: Final = Person("nobody", RUN_USER, "/nonexistent", "sandbox")
-_GATE: Final = 'echo >&0 && read -r go <&0 && exec "$@" </dev/null'
+GATE: Final = 'echo >&0 && read -r go <&0 && exec "$@" </dev/null'
 """On its standard input, a socket whose other end only this process has: its end ends the shell, too."""
 _SCRATCH: Final = "noexec,nosuid,nodev"
 _NAMESPACES: Final = ("net", "pid", "ipc", "mnt", "uts", "user", "cgroup")
@@ -212,7 +212,7 @@ class BubblewrapRunner:
         return Jail(
             self._account,
             () if inputs is None else (Bound(inputs, "/in"),),
-            processes=None,
+            gated=True,
             person=_PERSON,
             root=Path("/") if root.path is None else root.path,
             masked=MASKED if root.path is None else (),
@@ -439,7 +439,7 @@ def _gated(jail: Jail, words: list[str]) -> tuple[JailProcess, socket.socket, in
         door.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         with theirs:
             process = jail.start(
-                ["/bin/sh", "-c", _GATE, "gate", *words],
+                ["/bin/sh", "-c", GATE, "gate", *words],
                 stdin=theirs.fileno(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

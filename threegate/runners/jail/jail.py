@@ -278,10 +278,8 @@ class Jail:
     cwd: str = "/"
     tmp_bytes: int = limits.AGENT_TMP_BYTES
     """Of /tmp and of /dev/shm; they have a name for each `TMP_BYTES_PER_NAME`."""
-    processes: int | None = limits.JAIL_PROCESSES
-    """Processes and threads, counted in the jail's own user namespace: those of the account outside do not count.
-    None: whoever starts it sets the limit from outside.
-    """
+    processes: int = limits.JAIL_PROCESSES
+    """Processes and threads, counted in the jail's own user namespace: those of the account outside do not count."""
     cgroups: tuple[Path, ...] = ()
     """Files that the first process writes its process id into (`jail_cgroup`)."""
     person: Person = AGENT
@@ -291,6 +289,8 @@ class Jail:
     """Folders in /usr that are empty inside; those that the root does not have are left out."""
     scratch: tuple[Scratch, ...] | None = None
     """What can be written, /tmp and /dev/shm included; None: these two, with `tmp_bytes`."""
+    gated: bool = False
+    """Its first program waits while whoever started it sets the limits (`processes`, too) from outside."""
     calls: bytes | None = None
     """The seccomp program of the system calls; None: that of the ERA profile."""
 
@@ -327,7 +327,7 @@ class Jail:
             # Not on the line: the jail's first process keeps that, and it would show this machine's paths.
             options = file("".join(f"{word}\0" for word in self._bubblewrap(filters, etc, info)))
             # Set inside: a limit set outside would count all processes of the account.
-            inside = [] if self.processes is None else ["/usr/bin/prlimit", f"--nproc={self.processes}", "--"]
+            inside = [] if self.gated else ["/usr/bin/prlimit", f"--nproc={self.processes}", "--"]
             inside += ["/bin/sh", "-c", _BEGIN, "begin", *argv] if begin else argv
             line = [*self._staged(tables), "/usr/bin/bwrap", "--args", str(options), "--", *inside]
             yield line, [*filters, *etc.values(), options, *([] if info is None else [info])]
@@ -380,10 +380,10 @@ class Jail:
         folders, others = (f"/proc/self/fd/{table}" for table in tables)
         line += ["/bin/sh", "-c", _STAGING, "stage", folders, _STAGE, others if files else "", *files]
         line += [":", *mounts, ":"]
-        if self.processes is None and self.account.is_own:
+        if self.gated and self.account.is_own:
             return line  # bubblewrap sets no_new_privs itself; who starts it sets the limits
         line += ["/usr/bin/setpriv", *self.account.change, "--no-new-privs", "--"]
-        if self.processes is None:
+        if self.gated:
             return line
         return [*line, "/usr/bin/prlimit", "--core=0", f"--nofile={limits.AGENT_OPEN_FILES}", "--"]
 
@@ -393,6 +393,8 @@ class Jail:
         line = ["--info-fd", str(info)] if info is not None else []
         line += "--unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try".split()
         line += f"--disable-userns --die-with-parent --cap-drop ALL --hostname {self.person.host} --clearenv".split()
+        if self.gated:  # else its signals to its process group would reach bubblewrap outside
+            line += ["--new-session"]
         line += ["--uid", uid, "--gid", uid, *self._system()]
         for path_in_jail, descriptor in etc.items():
             line += ["--perms", "0644", "--file", str(descriptor), path_in_jail]
