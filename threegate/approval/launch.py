@@ -282,7 +282,7 @@ def _statement_checks(facts: LaunchFacts, approval: SignedApproval) -> Iterator[
     yield passed(
         "job",
         f"sha256 {facts.job.digest}",
-        (statement.job_sha256 != facts.job.digest, *facts.job.action.why_other()),
+        (statement.job_sha256 != facts.job.digest, *(facts.elsewhere or facts.job.action.why_other())),
     )
     if facts.shown_sha256 is None:
         yield Check("shown text", True, "", "compared by the daemon")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, cast
 from threegate.core.errors import ThreeGateError
 from threegate.core.plugins import OFF, PLUGINS
 from threegate.request.backend import BACKENDS, Backend
+from threegate.request.job import Platform, Platforms
 
 if TYPE_CHECKING:
     from threegate.core.settings import RunnersSettings, SecretReference, Settings
@@ -110,6 +111,10 @@ class RunningBackend(Backend):
         digest: an approval given under other facts is no longer valid. Names are the backend's own.
         """
         return {}
+
+    def platforms(self, settings: Settings, *, here: bool) -> Platforms:
+        """On which platforms its runs are possible, the preferred first; `here`: on this machine, not on workers."""
+        return Platforms((Platform(),))
 
     def has_program(self, settings: RunnersSettings, program: str) -> bool | None:
         """Whether a run would find the program that it starts, if it starts one; None if that is not known."""

@@ -98,6 +98,8 @@ def check_grant_time(facts: LaunchFacts, grant: Grant) -> str:
 
 def check_grant_job(facts: LaunchFacts, grant: Grant) -> str:
     """The job matches the grant's in every field. Raises Refused."""
+    if facts.elsewhere is not None:
+        raise Refused(*facts.elsewhere)
     if not covers(grant, facts.job):
         raise Refused("grant_mismatch", "the job is not the one that the grant is for")
     widened = ", ".join(map(str, grant.widened))
