@@ -30,7 +30,7 @@ APPROVAL: Final[dict[str, str]] = {
     "the call again",
     "input_missing": "a pinned input no longer exists",
     "input_changed": "an input differs from the one that was declared or signed",
-    "policy_changed": "settings, contracts, images or versions changed since: approve again",
+    "policy_changed": "settings, contracts or versions changed since: approve again",
     "operators_changed": "the operators' files differ from the recorded ones: check them, then `threegate "
     "operator record`",
     "workspace_mismatch": "another workspace, or moved: `threegate settings adopt`; or approved before an adoption",
