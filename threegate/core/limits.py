@@ -186,6 +186,20 @@ OUT_COLLECT_SECONDS: Final = 30
 OUT_ARCHIVE_ENTRY_BYTES: Final = 8 * KIB
 """Of the engine's archive of /out, for each name beside its bytes: headers of a path as long as the kernel takes."""
 KEEPER_GREETING_BYTES: Final = 4 * KIB
+JAILED_DATA_BYTES: Final = 512 * MIB
+"""Data (RLIMIT_DATA) of each process of a run in bubblewrap without a cgroup, beside twice the memory limit: above what
+the watch allows, so that the watch decides, and 32 threads with their stacks have room.
+"""
+JAILED_RESERVE_BYTES: Final = 256 * MIB
+"""Free memory of the machine (MemAvailable) below which a watched run ends; on a small machine the
+JAILED_RESERVE_PART of its memory, if that is less.
+"""
+JAILED_RESERVE_PART: Final = 16
+JAILED_TMP_NAMES: Final = 8192
+"""Names in /tmp of a run."""
+JAILED_SHM_NAMES: Final = 1024
+JAILED_START_SECONDS: Final = 20
+"""From the start of bubblewrap to the first word of its first program."""
 STREAM_KEPT_BYTES: Final = 1 * MIB
 STREAM_END_BYTES: Final = 64 * MIB
 

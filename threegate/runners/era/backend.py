@@ -1,6 +1,6 @@
-"""The backend ERA: one command in a hardened container of its own.
+"""The backend ERA: one command in a sandbox of its own, a hardened container or bubblewrap.
 
-The engine's client library is the extra `era`. Without it, requests wait as they do without an engine.
+The engine's client library is the extra `era`. Without it, requests for an engine wait as they do without an engine.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from threegate.core.errors import InvalidInput
-from threegate.core.extras import has_extra, install_line, missing_extra
+from threegate.core.extras import has_extra, install_line
 from threegate.request.action import Command
 from threegate.request.backend import Reading
 from threegate.request.job import Platforms
@@ -19,9 +19,7 @@ from threegate.runners.backend import DoctorLine, RunningBackend, guarded
 
 if TYPE_CHECKING:
     from threegate.core.settings import RunnersSettings, SecretReference, Settings
-    from threegate.judgement.judge import Clearance
-    from threegate.request.job import Job
-    from threegate.runners.interface import Control, Outcome, Runner
+    from threegate.runners.interface import Runner
 
 
 class Era(RunningBackend):
@@ -55,8 +53,6 @@ class Era(RunningBackend):
             raise InvalidInput(f"--command: {error}; fix the quoting") from None
 
     def make(self, settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
-        if (problem := missing_extra("ERA", "era")) is not None:
-            return _NoLibrary(problem)
         from threegate.runners.era.runner import EraRunner
 
         return EraRunner(settings.runners.era, secret_references=secrets)
@@ -91,8 +87,10 @@ class Era(RunningBackend):
     def remove_orphans(
         self, workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
     ) -> list[str]:
+        from threegate.runners.era.jailed_cgroup import sweep
         from threegate.runners.era.orphans import remove_orphans
 
+        sweep()
         return remove_orphans(workspace_id, boot_nonce, url=settings.era.engine, runs_folder=runs_folder)
 
     def policy_facts(self) -> dict[str, str]:
@@ -109,27 +107,6 @@ class Era(RunningBackend):
         from threegate.runners.era.image_programs import has_program
 
         return has_program(settings.era, program)
-
-
-class _NoLibrary:
-    """The runner of a machine without the extra: nothing can run, and it says so."""
-
-    starts_late = False
-
-    def __init__(self, problem: str) -> None:
-        self._problem = problem
-
-    def available(self, job: Job | None = None) -> str | None:
-        """The line about the missing extra; one that is installed later is used after the daemon restarts."""
-        return self._problem
-
-    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
-        from threegate.runners.interface import nothing_ran
-
-        return nothing_ran(self._problem)
-
-    def close(self) -> None:
-        """Nothing was started."""
 
 
 def _without_library() -> DoctorLine:

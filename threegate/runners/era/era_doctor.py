@@ -15,9 +15,9 @@ from threegate.core.errors import Unavailable
 from threegate.core.settings import EraSettings
 from threegate.runners.backend import DoctorLine, LineState
 from threegate.runners.era import container_engine
+from threegate.runners.era.engine_runner import EngineRunner
 from threegate.runners.era.image_programs import PROGRAMS_LABEL
-from threegate.runners.era.readback import NOT_READ
-from threegate.runners.era.runner import EraRunner
+from threegate.runners.era.walls import NOT_READ
 from threegate.runners.interface import Outcome
 from threegate.runners.probe import Wall, read_walls, scratch_control
 
@@ -137,7 +137,7 @@ def runtime_line(runtime: str, version: dict[str, Any]) -> DoctorLine:
 
 def prove_era(settings: EraSettings, *, network: bool) -> tuple[Outcome, list[Wall]]:
     """Run the probe in a container and return its measurements. Raises OSError."""
-    runner = EraRunner(settings)
+    runner = EngineRunner(settings)
     with scratch_control() as control:
         outcome = runner.prove(control, network=network)
         walls = read_walls(outcome.stdout.kept, outcome)
