@@ -217,47 +217,42 @@ def check_file(path: str, *, settings: RequestSettings, now: datetime, stage: st
 
 
 def _in_workspace(report: Report, path: Path) -> Report:
-    """For a draft in a workspace: the daemon's findings about its input files, limits and tool call."""
+    """For a draft in a workspace: the daemon's findings about whether it can run there."""
     roots = [root for root in path.parents[1:3] if (root / "threegate.toml").is_file()]
     if report.request is None or not roots:
         return report
     # late: only a draft in a workspace needs what the daemon looks at
-    from threegate.daemon.draft_findings import input_findings, never_fits_finding
     from threegate.daemon.input_hashes import hash_now
-    from threegate.runners.machine import never_fits
+    from threegate.review.fitness import fitness, input_findings, machine_facts, placed_inputs
 
     folder = path.parent
     workspace = next((w for w in map(Workspace, roots) if folder in (w.inbox, w.drafts)), None)
     if workspace is None:
         return report
-    digests = {
-        item.name: hash_now(workspace, workspace.input_place(folder, item.name, item.sha256))
-        for item in report.request.inputs
-    }
-    never = never_fits(workspace, workspace.load_settings(), report.request)
+    request = report.request
+    places = {item.name: workspace.input_place(folder, item.name, item.sha256) for item in request.inputs}
+    digests = {name: hash_now(workspace, place) for name, place in places.items()}
+    facts = machine_facts(workspace, workspace.load_settings(), request)
     found = [
-        *input_findings(report.request, digests),
-        *([never_fits_finding(report.request, never)] if never else ()),
-        *_call_findings(workspace, report.request),
+        *input_findings(request, digests),
+        *fitness(request, facts, placed_inputs(workspace, places, digests)),
+        *(() if facts.off else _trail_findings(workspace, request, path)),
     ]
     return replace(report, findings=(*report.findings, *found))
 
 
-def _call_findings(workspace: Workspace, request: Request) -> list[Finding]:
-    """Findings about its backend and about the tool it calls; about that none if this account may not read what is
-    pinned.
-    """
-    from threegate.daemon.draft_findings import action_findings, off_findings
+def _trail_findings(workspace: Workspace, request: Request, path: Path) -> list[Finding]:
+    """Findings about its id and about the tool it calls; none if this account may not read the trail."""
+    from threegate.review.fitness import trail_findings
     from threegate.trail.trail import Trail
 
-    if off := off_findings(workspace.load_settings(), request):
-        return off
-    if not request.action.own_tool or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
+    if not os.access(workspace.trail_file, os.R_OK | os.W_OK):
         return []
+    owner = path.lstat().st_uid if path.parent == workspace.inbox else None
     trail = Trail(workspace)
     try:
         with trail.locked() as held:
-            return action_findings(workspace, held.index, request)
+            return trail_findings(workspace, held.index, request, owner=owner)
     finally:
         trail.close()
 

@@ -18,6 +18,7 @@ from threegate.request.backend import BACKENDS, Backend
 
 if TYPE_CHECKING:
     from threegate.core.settings import RunnersSettings, SecretReference, Settings
+    from threegate.request.sandbox_contents import Contents
     from threegate.runners.interface import Runner
 
 LineState = Literal["ok", "warning", "failure"]
@@ -111,9 +112,15 @@ class RunningBackend(Backend):
         """
         return {}
 
-    def has_program(self, settings: RunnersSettings, program: str) -> bool | None:
-        """Whether a run would find the program that it starts, if it starts one; None if that is not known."""
-        return True
+    def contents(self, settings: RunnersSettings) -> Contents | None:
+        """What a run finds of programs and modules, as far as that is known; None: it starts no program."""
+        return None
+
+    def blocked(self, settings: Settings, *, network: bool) -> DoctorLine | None:
+        """What none of its runs could start without now, with what to type; `network`: for a run with an allowlist.
+        None, or a line that is ok: nothing. Answers within seconds.
+        """
+        return self.answers(settings)
 
 
 def running(name: str) -> RunningBackend:

@@ -18,10 +18,10 @@ from threegate.approval.facts import VOID
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import AgentRun, Workspace
-from threegate.daemon.draft_findings import fresh_id_fix, used_id_finding
 from threegate.launch.results.verdict import Verdict, read_verdict
 from threegate.request.fixes import propose_fixes
 from threegate.request.reader import read_request
+from threegate.review.fitness import fresh_id_fix, used_id_finding
 from threegate.review.results import ResultRow, list_results
 
 _FILE_NAME: Final = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9][a-z0-9-]{0,63}\.md")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from threegate.core.settings import RunnersSettings, SecretReference, Settings
     from threegate.judgement.judge import Clearance
     from threegate.request.job import Job
+    from threegate.request.sandbox_contents import Contents
     from threegate.runners.interface import Control, Outcome, Runner
 
 
@@ -99,10 +100,18 @@ class Era(RunningBackend):
 
         return {"seccomp": SECCOMP_SHA256}
 
-    def has_program(self, settings: RunnersSettings, program: str) -> bool | None:
-        from threegate.runners.era.image_programs import has_program
+    def contents(self, settings: RunnersSettings) -> Contents:
+        from threegate.runners.era.contents import contents
 
-        return has_program(settings.era, program)
+        return contents(settings.era)
+
+    def blocked(self, settings: Settings, *, network: bool) -> DoctorLine | None:
+        line = self.answers(settings)
+        if line.state != "ok":
+            return line
+        from threegate.runners.era.blocked_runs import why_blocked  # late: it loads the engine's client library
+
+        return why_blocked(settings.runners.era, network=network)
 
 
 class _NoLibrary:
