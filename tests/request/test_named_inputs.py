@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.request.test_in_folder import INPUTS, TAR, opener
-from threegate.request.command.named_inputs import missing_inputs
 from threegate.request.command.python_line import python_line
 from threegate.request.in_folder import InFolder
+from threegate.request.named_inputs import missing_inputs
 
 
 def missing(*argv: str, workdir: str = "/in", known: bool = True) -> list[tuple[int, str, str]]:

@@ -6,7 +6,6 @@ import uuid
 from pathlib import Path
 
 import pytest
-from threegate.runners.era.contents import contents
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.engine_fixtures import ENGINE, IMAGE, era_job, era_runner, run_job, with_inputs
@@ -17,6 +16,7 @@ from threegate.core.settings import EraSettings
 from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
 from threegate.runners.era import container_engine
+from threegate.runners.era.contents import contents
 
 __all__ = ["era_runner"]
 

@@ -34,8 +34,7 @@ from threegate.request.reader import read_request, refuse_unread, stage_of
 from threegate.request.report import Report
 
 if TYPE_CHECKING:
-    from threegate.request.model import Request
-    from threegate.request.report import Finding
+    pass
 
 _KINDS = ("request", "result", "aana", "proposal")
 
@@ -218,43 +217,16 @@ def check_file(path: str, *, settings: RequestSettings, now: datetime, stage: st
 
 def _in_workspace(report: Report, path: Path) -> Report:
     """For a draft in a workspace: the daemon's findings about whether it can run there."""
-    roots = [root for root in path.parents[1:3] if (root / "threegate.toml").is_file()]
+    roots = [root for root in path.parents[1:5] if (root / "threegate.toml").is_file()]
     if report.request is None or not roots:
         return report
-    # late: only a draft in a workspace needs what the daemon looks at
-    from threegate.daemon.input_hashes import hash_now
-    from threegate.review.fitness import fitness, input_findings, machine_facts, placed_inputs
-
     folder = path.parent
-    workspace = next((w for w in map(Workspace, roots) if folder in (w.inbox, w.drafts)), None)
+    workspace = next((w for w in map(Workspace, roots) if folder in w.draft_folders()), None)
     if workspace is None:
         return report
-    request = report.request
-    places = {item.name: workspace.input_place(folder, item.name, item.sha256) for item in request.inputs}
-    digests = {name: hash_now(workspace, place) for name, place in places.items()}
-    facts = machine_facts(workspace, workspace.load_settings(), request)
-    found = [
-        *input_findings(request, digests),
-        *fitness(request, facts, placed_inputs(workspace, places, digests)),
-        *(() if facts.off else _trail_findings(workspace, request, path)),
-    ]
-    return replace(report, findings=(*report.findings, *found))
+    from threegate.review.fitness import draft_findings  # late: only a draft in a workspace needs it
 
-
-def _trail_findings(workspace: Workspace, request: Request, path: Path) -> list[Finding]:
-    """Findings about its id and about the tool it calls; none if this account may not read the trail."""
-    from threegate.review.fitness import trail_findings
-    from threegate.trail.trail import Trail
-
-    if not os.access(workspace.trail_file, os.R_OK | os.W_OK):
-        return []
-    owner = path.lstat().st_uid if path.parent == workspace.inbox else None
-    trail = Trail(workspace)
-    try:
-        with trail.locked() as held:
-            return trail_findings(workspace, held.index, request, owner=owner)
-    finally:
-        trail.close()
+    return replace(report, findings=(*report.findings, *draft_findings(workspace, report.request, path)))
 
 
 def _read(data: bytes, path: str, settings: RequestSettings, now: datetime, stage: Stage, fixes: bool) -> Report:

@@ -22,18 +22,20 @@ from threegate.core.secretscan.scan import mask_secrets
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.request.backend import BACKENDS, why_off
-from threegate.request.command.named_inputs import missing_inputs
 from threegate.request.command.python_line import python_line
 from threegate.request.command.words import split_words
 from threegate.request.in_folder import InFolder, OpenKnown
 from threegate.request.model import InputFile, Request
+from threegate.request.named_inputs import missing_inputs
 from threegate.request.python_check import check_python
 from threegate.request.report import Finding, Fix, Severity
 from threegate.request.sandbox_contents import Contents, near
+from threegate.review.input_copies import digest_now
 from threegate.runners.backend import DoctorLine, running
 from threegate.runners.machine import machine_of, never_fits, workers_answer
 from threegate.trail.index import TrailIndex
 from threegate.trail.payloads.payload import Owner
+from threegate.trail.trail import Trail
 
 DRAFT_RULES = {
     "TG901": "Take a new request_id (threegate draft makes one): an id and a file name can be used only once.",
@@ -185,6 +187,30 @@ def missing_program_text(program: str, contents: Contents) -> str:
 
 def _shown(text: str) -> str:
     return mask_secrets(text)[:60]
+
+
+def draft_findings(workspace: Workspace, request: Request, path: Path) -> list[Finding]:
+    """All of it for a draft in a folder of the workspace, hashed here and now: what the daemon says of it.
+
+    What only the trail knows is left out where this account may not read it.
+    """
+    folder = path.parent
+    places = {item.name: workspace.input_place(folder, item.name, item.sha256) for item in request.inputs}
+    digests = {name: digest_now(workspace, place) for name, place in places.items()}
+    facts = machine_facts(workspace, workspace.load_settings(), request)
+    found = [
+        *input_findings(request, digests),
+        *fitness(request, facts, placed_inputs(workspace, places, digests)),
+    ]
+    if facts.off is not None or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
+        return found
+    owner = None if folder == workspace.drafts else workspace.run_of(folder) or path.lstat().st_uid
+    trail = Trail(workspace)
+    try:
+        with trail.locked() as held:
+            return [*found, *trail_findings(workspace, held.index, request, owner=owner)]
+    finally:
+        trail.close()
 
 
 # ---- inputs
