@@ -25,7 +25,7 @@ from threegate.request.model import InputFile, NetworkTarget, OutputFile, Reques
 from threegate.request.reader import read_request
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
 from threegate.request.report import Finding, Report
-from threegate.review.fitness import fitness, given_inputs, machine_facts
+from threegate.review.fitness import given_inputs, judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,8 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     settings = workspace.load_settings()
     data = render_request(request)
     report = read_request(data, path=name, settings=settings.request, now=now, stage="draft")
-    lines = [f"{item.rule}: {item.message}" for item in report.findings if item.severity == "error"]
-    if report.request is not None:
-        facts = machine_facts(workspace, settings, report.request)
-        fit = fitness(report.request, facts, given_inputs({item.name: content for item, content in read}))
-        report = replace(report, findings=(*report.findings, *fit))
-        lines += [_line(item) for item in fit if item.severity == "error"]
+    report = judged(report, workspace, settings, given_inputs({item.name: content for item, content in read}))
+    lines = [_line(item) for item in report.findings if item.severity == "error"]
     if lines:
         raise InvalidInput(f"the draft was not written because it would be refused: {'; '.join(lines)}")
     with workspace.hold(workspace.files) as files:

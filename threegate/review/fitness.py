@@ -12,7 +12,7 @@ import io
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -28,7 +28,7 @@ from threegate.request.in_folder import InFolder, OpenKnown
 from threegate.request.model import InputFile, Request
 from threegate.request.named_inputs import missing_inputs
 from threegate.request.python_check import check_python
-from threegate.request.report import Finding, Fix, Severity
+from threegate.request.report import Finding, Fix, Report, Severity
 from threegate.request.sandbox_contents import Contents, near
 from threegate.review.input_copies import digest_now
 from threegate.runners.backend import DoctorLine, running
@@ -99,11 +99,13 @@ def sandbox_facts(workspace: Workspace, settings: Settings, backend: str, *, net
     if why_off(backend, settings) is not None:
         return None, None
     kind = running(backend)
-    if (rows := machine_of(settings).workers(workspace, settings)) is not None:
+    if not os.access(workspace.tool_exec, os.R_OK):  # an agent's own account, which may not ask the engine either
+        line = None
+    elif (rows := machine_of(settings).workers(workspace, settings)) is not None:
         line = workers_answer(rows, "threegate status")
     else:
-        line = kind.blocked(settings, network=network) or DoctorLine("", "ok", "")
-    return kind.contents(settings.runners), None if line.state == "ok" else line
+        line = kind.blocked(settings, network=network)
+    return kind.contents(settings.runners), None if line is None or line.state == "ok" else line
 
 
 def fitness(request: Request, facts: MachineFacts, open_known: OpenKnown) -> tuple[Finding, ...]:
@@ -165,6 +167,14 @@ class _Command:
         return Finding(rule, severity, self.line, column, message, DRAFT_RULES[rule])
 
 
+def judged(report: Report, workspace: Workspace, settings: Settings, open_known: OpenKnown) -> Report:
+    """A report with what fitness finds; as it is for a file that is not a request."""
+    if report.request is None:
+        return report
+    facts = machine_facts(workspace, settings, report.request)
+    return replace(report, findings=(*report.findings, *fitness(report.request, facts, open_known)))
+
+
 def refuse_unfit(found: tuple[Finding, ...]) -> None:
     """A request that could only fail is not signed. Raises Refused."""
     for finding in found:
@@ -195,8 +205,7 @@ def draft_findings(workspace: Workspace, request: Request, path: Path) -> list[F
     What only the trail knows is left out where this account may not read it.
     """
     folder = path.parent
-    places = {item.name: workspace.input_place(folder, item.name, item.sha256) for item in request.inputs}
-    digests = {name: digest_now(workspace, place) for name, place in places.items()}
+    places, digests = inputs_now(workspace, request, folder)
     facts = machine_facts(workspace, workspace.load_settings(), request)
     found = [
         *input_findings(request, digests),
@@ -214,6 +223,12 @@ def draft_findings(workspace: Workspace, request: Request, path: Path) -> list[F
 
 
 # ---- inputs
+
+
+def inputs_now(workspace: Workspace, request: Request, folder: Path) -> tuple[dict[str, Path], dict[str, str | None]]:
+    """Where the inputs of a draft in a folder of the workspace are, and their digests, hashed now."""
+    places = {item.name: workspace.input_place(folder, item.name, item.sha256) for item in request.inputs}
+    return places, {name: digest_now(workspace, place) for name, place in places.items()}
 
 
 def placed_inputs(workspace: Workspace, places: Mapping[str, Path], digests: Mapping[str, str | None]) -> OpenKnown:
