@@ -140,7 +140,7 @@ def checked(bench: Bench, inbox: Inbox, path: Path) -> dict[str, Any]:
 
 def told_by_show(bench: Bench, path: Path, message: str, capfd: pytest.CaptureFixture[str]) -> bool:
     """Whether `show` says it; a long word may go on in the next row."""
-    return "".join(message.split()) in "".join(command(bench, capfd, "show", str(path))[1].split())
+    return "".join(message.split()) in "".join(command(bench, capfd, "show", path.stem)[1].split())
 
 
 def card(bench: Bench, path: Path) -> list[str]:

@@ -166,7 +166,7 @@ def test_a_script_elsewhere_or_of_unknown_bytes_is_not_read() -> None:
     assert check({}, "python3", "/usr/share/a.py") == check({}, "python3", "a.py", workdir="/out") == []
     assert check({}, "python3", "/in/a.py") == []
     assert told(check({"a.py": "import numpy"}, "python3", ".//a.py")) == [ERROR]
-    assert check({"a.pyz": b"PK\x03\x04\0\xff"}, "python3", "/in/a.pyz") == []
+    assert check({"a.pyz": b"print(1)\nPK\x03\x04\0\xffPK\x05\x06\0"}, "python3", "/in/a.pyz") == []
     assert check({"a.pyc": b"\0\xff"}, "python3", "/in/a.pyc") == []
 
 

@@ -27,7 +27,8 @@ from threegate.request.sandbox_contents import Contents, near
 
 _CODING: Final = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _UTF_8: Final = ("utf-8", "utf8", "ascii", "us-ascii")
-_ARCHIVE: Final = b"PK\x03\x04"
+# The record that ends a zip archive, which Python runs whatever precedes it.
+_ARCHIVE_END: Final = b"PK\x05\x06"
 _OLDEST: Final = 7
 """`ast.parse` knows the grammars from Python 3.7 on."""
 _OURS: Final = sys.version_info[1]
@@ -147,7 +148,7 @@ class _Check:
             return
         self.seen.add(path)
         data = self.inside.read(path, limits.SCRIPT_CHECKED_BYTES + 1)
-        if data is not None and not data.startswith(_ARCHIVE) and not path.endswith((".pyc", ".so")):
+        if data is not None and _ARCHIVE_END not in data and not path.endswith((".pyc", ".so")):
             self.waiting.append(_Script(f"/in/{path}", path, data, main))
 
     # ---- one file

@@ -75,6 +75,8 @@ def show_request(workspace: Workspace, which: str) -> Shown:
     with Trail(workspace).locked() as held:
         history = held.index.history(which)
     path = _find_path(workspace, which) if history is None else moves.find_file(workspace, history)
+    if path is None and history is not None and history.approved is None and history.end is None:
+        path = _find_path(workspace, which)  # a draft: no move of it was announced yet
     report = _read(workspace, path) if path is not None else None
     request_id: str | None = which
     if path is not None and report is not None:
