@@ -72,7 +72,7 @@ def with_engine(bench: Bench, *, missing: bool = False) -> Iterator[None]:
     image = "sha256:" + uuid.uuid4().hex * 2
     with answering(DOCKER, image=image, labels=LABELS, limits=ENGINE_LIMITS) as url:
         named = "sha256:" + uuid.uuid4().hex * 2 if missing else image
-        bench.settings(runners__era__engine=url, runners__era__image=named)
+        bench.settings(runners__era__runtime="engine", runners__era__engine=url, runners__era__image=named)
         yield
 
 
@@ -197,7 +197,7 @@ WAITING = {
     "engine away": "would wait: no container engine: {engine} does not exist; start one, or set runners.era.engine",
     "no image set": "would wait: no image: runners.era.image is not set; build it: threegate settings images",
     "image missing": "would wait: image {image}… is not named by its digest",
-    "extra missing": "would wait: the extra era is not installed: ERA requests wait: pip install 'threegate[era]'",
+    "extra missing": "would wait: the extra era is not installed: nothing runs in a container: pip install 'threegate[era]'",
 }
 
 
@@ -206,7 +206,8 @@ def waiting(bench: Bench, name: str, monkeypatch: pytest.MonkeyPatch) -> Iterato
     """A machine on which an ERA run could not start now; gives the line that says why."""
     if name == "engine away":
         away = bench.workspace.root / "no.sock"
-        bench.settings(runners__era__engine=f"unix://{away}", runners__era__image="sha256:" + "1" * 64)
+        engine, image = f"unix://{away}", "sha256:" + "1" * 64
+        bench.settings(runners__era__runtime="engine", runners__era__engine=engine, runners__era__image=image)
         yield WAITING[name].format(engine=away)
         return
     with with_engine(bench, missing=name == "image missing"):

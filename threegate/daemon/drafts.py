@@ -50,6 +50,7 @@ from threegate.review.fitness import (
     trail_findings,
     workspace_fixes,
 )
+from threegate.runners.backend import RunNeed
 from threegate.trail.index import KnownRun
 from threegate.trail.payloads import Observed, Validated
 from threegate.trail.payloads.payload import Owner, owner_fields
@@ -67,10 +68,10 @@ class _Seen(NamedTuple):
 
     identity: tuple[int, ...]
     inputs: tuple[tuple[Path, str | None], ...] = ()
-    needs: tuple[str, bool] | None = None
-    """Of a request: its backend, and whether it has a network."""
+    need: RunNeed | None = None
+    """Of a request."""
     sandbox: SandboxFacts | None = None
-    """What was known of that backend's runs."""
+    """What was known of such runs."""
 
 
 class _Looked(NamedTuple):
@@ -142,8 +143,8 @@ class Inbox:
     """What the budget kept out of the trail, as far as that is not recorded yet."""
     types: TypecheckQueue = field(init=False)
     """Drafts waiting for the type checker."""
-    _sandboxes: dict[tuple[str, bool], tuple[float, SandboxFacts]] = field(default_factory=dict)
-    """What is known of the runs of each backend, without and with a network, and since when."""
+    _sandboxes: dict[RunNeed, tuple[float, SandboxFacts]] = field(default_factory=dict)
+    """What is known of runs with each need, and since when."""
 
     def __post_init__(self) -> None:
         most = limits.ONCE_HASHES if self.once else inf
@@ -291,17 +292,18 @@ class Inbox:
         if any(found is PENDING for found, _ in now):
             self._awaited.update(place for place, _ in seen.inputs)
             return False
-        if seen.needs is not None and self._sandbox(policy, *seen.needs) != seen.sandbox:
+        if seen.need is not None and self._sandbox(policy, seen.need) != seen.sandbox:
             return True
         return any(found != digest for found, digest in now)
 
-    def _sandbox(self, policy: Policy, backend: str, network: bool) -> SandboxFacts:
-        """What is known of a backend's runs, at most SANDBOX_KNOWN_SECONDS old."""
+    def _sandbox(self, policy: Policy, need: RunNeed) -> SandboxFacts:
+        """What is known of such runs, at most SANDBOX_KNOWN_SECONDS old."""
         now = time.monotonic()
-        known = self._sandboxes.get((backend, network))
+        known = self._sandboxes.get(need)
         if known is None or now - known[0] >= limits.SANDBOX_KNOWN_SECONDS:
-            found = sandbox_facts(self.workspace, policy.settings, backend, network=network)
-            known = self._sandboxes[backend, network] = (now, found)
+            if len(self._sandboxes) >= limits.VERDICT_BATCH:
+                self._sandboxes.clear()
+            known = self._sandboxes[need] = (now, sandbox_facts(self.workspace, policy.settings, need))
         return known[1]
 
     def _look(
@@ -349,14 +351,14 @@ class Inbox:
             return None
         places = [(place, digests[item]) for item, place in found.items()]
         report = replace(report, fixes=propose_fixes(data, report, settings=settings, now=now))
-        needs = sandbox = None
+        need = sandbox = None
         if (request := report.request) is not None:
-            needs = (request.backend, request.network != "none")
-            sandbox = self._sandbox(policy, *needs)
+            need = RunNeed.of(request)
+            sandbox = self._sandbox(policy, need)
             known = machine_facts(self.workspace, policy.settings, request, sandbox)
             fit = fitness(request, known, placed_inputs(self.workspace, found, digests))
             report = replace(report, findings=(*report.findings, *input_findings(request, digests), *fit))
-        self._seen[key] = _Seen(identity_of(facts), tuple(places), needs, sandbox)
+        self._seen[key] = _Seen(identity_of(facts), tuple(places), need, sandbox)
         return _Looked(folder.path / name, run, report, facts)
 
     def _quarantine(self, path: Path, facts: os.stat_result, owner: Owner, problem: str) -> None:

@@ -31,8 +31,8 @@ from threegate.request.python_check import check_python
 from threegate.request.report import Finding, Fix, Report, Severity
 from threegate.request.sandbox_contents import Contents, near
 from threegate.review.input_copies import digest_now
-from threegate.runners.backend import DoctorLine, running
-from threegate.runners.machine import machine_of, never_fits, workers_answer
+from threegate.runners.backend import DoctorLine, RunNeed, running
+from threegate.runners.machine import machine_of, never_fits, platforms, workers_answer
 from threegate.trail.index import TrailIndex
 from threegate.trail.payloads.payload import Owner
 from threegate.trail.trail import Trail
@@ -90,22 +90,22 @@ def machine_facts(
     off = why_off(request.backend, settings)
     if off is not None:
         return MachineFacts(off=off)
-    contents, waits = sandbox or sandbox_facts(workspace, settings, request.backend, network=request.network != "none")
+    contents, waits = sandbox or sandbox_facts(workspace, settings, RunNeed.of(request))
     return MachineFacts(contents, never_fits(workspace, settings, request), waits=waits)
 
 
-def sandbox_facts(workspace: Workspace, settings: Settings, backend: str, *, network: bool) -> SandboxFacts:
-    """What runs of a backend find, and what they would wait for now."""
-    if why_off(backend, settings) is not None:
+def sandbox_facts(workspace: Workspace, settings: Settings, need: RunNeed) -> SandboxFacts:
+    """What a run finds, and what it would wait for now, on the platform that a Job made now would name."""
+    if why_off(need.backend, settings) is not None:
         return None, None
-    kind = running(backend)
+    kind, platform = running(need.backend), platforms(settings, need.backend).now[0]
     if not os.access(workspace.tool_exec, os.R_OK):  # an agent's own account, which may not ask the engine either
         line = None
     elif (rows := machine_of(settings).workers(workspace, settings)) is not None:
         line = workers_answer(rows, "threegate status")
     else:
-        line = kind.blocked(settings, network=network)
-    return kind.contents(settings.runners), None if line is None or line.state == "ok" else line
+        line = kind.blocked(settings, need, platform)
+    return kind.contents(settings.runners, platform), None if line is None or line.state == "ok" else line
 
 
 def fitness(request: Request, facts: MachineFacts, open_known: OpenKnown) -> tuple[Finding, ...]:

@@ -36,6 +36,7 @@ from threegate.review.compare import differs_from_last
 from threegate.review.draft_sources import PlacedDraft, check_draft, placed_at, placed_named
 from threegate.review.fitness import fitness, machine_facts, refuse_unfit
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
+from threegate.runners.machine import platforms
 from threegate.trail.history import RequestHistory, refuse_unknown_event
 from threegate.trail.index import KnownRun
 from threegate.trail.payloads import Rejected
@@ -271,7 +272,7 @@ def _reviewed(
         job = build_job(
             replace(request, action=bound.action),
             input_sizes={copy.sha256: copy.size for copy in copies},
-            platform=context.policy.platform,
+            platform=platforms(settings, request.backend).now[0],
             write_class=contracts.write_class(context.policy, request),
             time_cap_sec=contracts.time_cap_sec(context.policy, request),
             proposal_sha256=proposal,

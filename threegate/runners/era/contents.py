@@ -13,8 +13,11 @@ from typing import Any, Final
 from threegate.core.errors import Unavailable
 from threegate.core.extras import has_extra
 from threegate.core.settings import EraSettings
+from threegate.request.job import Platform
 from threegate.request.sandbox_contents import NOTHING_KNOWN, Contents, contents_of
 from threegate.runners.era.engine_answer import engine_url
+from threegate.runners.era.platforms import era_platforms
+from threegate.runners.era.root_identity import identify
 
 PROGRAMS_LABEL: Final = "threegate.programs"
 """The names of all executables on the PATH of a container, separated by spaces. sandbox/bootstrap writes it."""
@@ -23,17 +26,33 @@ MODULES_LABEL: Final = "threegate.modules"
 PYTHON_LABEL: Final = "threegate.python"
 """The version of the image's python3, as in ``3.11``."""
 IMAGE: Final = "the sandbox image"
+HOST: Final = "this machine's /usr"
 _ASK_AGAIN_SECONDS: Final = 60.0
 
 _known: dict[str, Contents] = {}
 _asked: dict[tuple[str, str], float] = {}
 
 
-def contents(settings: EraSettings) -> Contents:
-    """What a run of these settings finds; `NOTHING_KNOWN` where that is not known.
+def contents(settings: EraSettings, platform: Platform | None = None) -> Contents:
+    """What a run of these settings finds on a platform, by default the preferred one; `NOTHING_KNOWN` where that is not
+    known.
 
     The engine is queried once for an image whose labels are known, and at most once a minute for any other.
     """
+    platform = platform or era_platforms(settings).now[0]
+    return _of_image(settings) if platform.engine else _of_root(settings)
+
+
+def _of_root(settings: EraSettings) -> Contents:
+    try:
+        root = identify(settings)
+    except Unavailable:
+        return NOTHING_KNOWN
+    where = HOST if root.path is None else f"the unpacked root {root.path.parent}"
+    return contents_of(root.programs, root.modules, root.python, where)
+
+
+def _of_image(settings: EraSettings) -> Contents:
     image = settings.image
     if not image or image in _known:
         return _known.get(image, NOTHING_KNOWN)
