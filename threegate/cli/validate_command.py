@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -34,7 +34,7 @@ from threegate.request.reader import read_request, refuse_unread, stage_of
 from threegate.request.report import Report
 
 if TYPE_CHECKING:
-    pass
+    from threegate.trail.trail import Trail
 
 _KINDS = ("request", "result", "aana", "proposal")
 
@@ -226,7 +226,16 @@ def _in_workspace(report: Report, path: Path) -> Report:
         return report
     from threegate.review.fitness import draft_findings  # late: only a draft in a workspace needs it
 
-    return replace(report, findings=(*report.findings, *draft_findings(workspace, report.request, path)))
+    found = draft_findings(workspace, report.request, path, _trail(workspace.root))
+    return replace(report, findings=(*report.findings, *found))
+
+
+@lru_cache(maxsize=1)
+def _trail(root: Path) -> Trail:
+    """The trail of a workspace, read once for all drafts of a folder; the process ends soon."""
+    from threegate.trail.trail import Trail
+
+    return Trail(Workspace(root))
 
 
 def _read(data: bytes, path: str, settings: RequestSettings, now: datetime, stage: Stage, fixes: bool) -> Report:

@@ -199,7 +199,7 @@ def _shown(text: str) -> str:
     return mask_secrets(text)[:60]
 
 
-def draft_findings(workspace: Workspace, request: Request, path: Path) -> list[Finding]:
+def draft_findings(workspace: Workspace, request: Request, path: Path, trail: Trail) -> list[Finding]:
     """All of it for a draft in a folder of the workspace, hashed here and now: what the daemon says of it.
 
     What only the trail knows is left out where this account may not read it.
@@ -214,12 +214,8 @@ def draft_findings(workspace: Workspace, request: Request, path: Path) -> list[F
     if facts.off is not None or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
         return found
     owner = None if folder == workspace.drafts else workspace.run_of(folder) or path.lstat().st_uid
-    trail = Trail(workspace)
-    try:
-        with trail.locked() as held:
-            return [*found, *trail_findings(workspace, held.index, request, owner=owner)]
-    finally:
-        trail.close()
+    with trail.locked() as held:
+        return [*found, *trail_findings(workspace, held.index, request, owner=owner)]
 
 
 # ---- inputs

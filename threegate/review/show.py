@@ -156,7 +156,9 @@ def _read(workspace: Workspace, path: Path) -> Report:
     here = path.parent in workspace.draft_folders() and placed_at(workspace, path) is None
     if report.request is None or not here:
         return report
-    return replace(report, findings=(*report.findings, *draft_findings(workspace, report.request, path)))
+    return replace(
+        report, findings=(*report.findings, *draft_findings(workspace, report.request, path, Trail(workspace)))
+    )
 
 
 def _find_path(workspace: Workspace, which: str) -> Path | None:
