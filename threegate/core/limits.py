@@ -39,6 +39,19 @@ COMMAND_WORDS: Final = 2_000
 CODE_PARTS: Final = 10_000
 """Words and marks of a Code block (a string counts as one); more cannot be parsed in the time that gate 1 has."""
 
+SCRIPT_CHECKED_BYTES: Final = 256 * KIB
+"""Of all scripts of a command together, how much is parsed before anybody signs."""
+SCRIPTS_CHECKED: Final = 64
+"""Files of Python that are read for one command: its script and the modules that it imports from its inputs."""
+SANDBOX_NAMES: Final = 20_000
+"""Programs, and modules, that are read of an image's label or a root."""
+SANDBOX_NAME_CHARS: Final = 60
+"""How much of a program's, module's or file's name a finding repeats."""
+SANDBOX_KNOWN_SECONDS: Final = 5.0
+"""How old an answer of an engine may be for a draft's verdict."""
+MODULES_SHOWN: Final = 12
+"""Modules besides the standard library that a finding lists."""
+
 # ---- gate 1: maxima and usual programs where the settings say nothing
 REQUEST_MAX_CPU: Final = 4.0
 REQUEST_MAX_MEMORY_MB: Final = 4096

@@ -103,6 +103,8 @@ OTHERS: Final[dict[str, str]] = {
     "program_missing": (
         "the sandbox image lacks the program: name another, or let the operator build an image that has it"
     ),
+    "input_undeclared": "the command names a file of /in that no declared input brings: declare it, or name another",
+    "script_unfit": "the Python that the command runs would not be loaded: it does not parse, or a module is missing",
     "source_missing": "the plugin that made the draft is off or absent, and only it can check the draft",
     "proposal_changed": "the proposal would now become a different draft: have it drafted again",
     "project_changed": "the project differs from the one the change was made from: have it proposed again",

@@ -19,6 +19,9 @@ from threegate.runners.backend import DoctorLine, RunningBackend, guarded
 
 if TYPE_CHECKING:
     from threegate.core.settings import EraSettings, RunnersSettings, SecretReference, Settings
+    from threegate.request.job import Platform
+    from threegate.request.sandbox_contents import Contents
+    from threegate.runners.backend import RunNeed
     from threegate.runners.interface import Runner
 
 
@@ -128,10 +131,18 @@ class Era(RunningBackend):
         where = place_of(root) if root.digest == job.image else "another root than this machine has now"
         return f"{job.runtime} on {where} ({short_digest(job.image)})"
 
-    def has_program(self, settings: RunnersSettings, program: str) -> bool | None:
-        from threegate.runners.era.image_programs import has_program
+    def contents(self, settings: RunnersSettings, platform: Platform) -> Contents:
+        from threegate.runners.era.contents import contents
 
-        return has_program(settings.era, program)
+        return contents(settings.era, platform)
+
+    def blocked(self, settings: Settings, need: RunNeed, platform: Platform) -> DoctorLine | None:
+        line = self.answers(settings)
+        if line.state != "ok":
+            return line
+        from threegate.runners.era.blocked_runs import why_blocked
+
+        return why_blocked(settings.runners.era, need, platform)
 
 
 _WITHOUT_ENGINE: Final = ("auto", BUBBLEWRAP)

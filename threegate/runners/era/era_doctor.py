@@ -16,12 +16,13 @@ from threegate.core.errors import Unavailable
 from threegate.core.settings import EraSettings
 from threegate.runners.backend import DoctorLine
 from threegate.runners.era import container_engine
+from threegate.runners.era.contents import MODULES_LABEL, PROGRAMS_LABEL
 from threegate.runners.era.engine_runner import EngineRunner
-from threegate.runners.era.image_programs import PROGRAMS_LABEL
 from threegate.runners.era.measured_walls import limit_lines, measured
 from threegate.runners.interface import Outcome
 from threegate.runners.probe import Wall
 
+_LISTS = {PROGRAMS_LABEL: "programs", MODULES_LABEL: "modules"}
 _ESCAPES: tuple[tuple[str, tuple[int, ...], str], ...] = (
     ("CVE-2024-21626", (1, 1, 12), "1.1.5+ds1-1+deb12u1"),
     ("CVE-2025-31133, CVE-2025-52565, CVE-2025-52881", (1, 2, 8), ""),
@@ -44,8 +45,9 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
             try:
                 facts = container_engine.check_image(api, image)
                 labels = (facts.get("Config") or {}).get("Labels") or {}
-                if name == "image" and not labels.get(PROGRAMS_LABEL):
-                    seen = f"{image}: lists no programs, so a missing one is noticed only at run time"
+                lacks = [what for label, what in _LISTS.items() if not labels.get(label)]
+                if name == "image" and lacks:
+                    seen = f"{image}: lists no {' and no '.join(lacks)}, so a missing one is noticed only at run time"
                     yield DoctorLine(name, "warning", seen, "threegate settings images")
                     continue
                 yield DoctorLine(name, "ok", image)
