@@ -217,6 +217,12 @@ RESULT_BYTES: Final = 8 * MIB
 RESULT_RESERVED_BYTES: Final = 2 * MIB
 """Taken before an end is promised: 200 lines of either stream and a thousand outputs fit."""
 RESULT_LINE_CHARS: Final = 2_000
+RESULT_HOSTS: Final = 8
+"""Hosts of a kind that a result's network line names; the front matter has all."""
+COMMAND_ANSWERS: Final = 124
+"""The highest exit code of a command that counts as its answer (`exited`): 125 is our keeper's, 126 and 127 say that
+it could not be started, and from 128 on a signal ended it.
+"""
 RECORD_BYTES: Final = 4 * MIB
 RECORD_REST_BYTES: Final = 256 * KIB
 """For the daemon's own part of a record about a run on a worker: inputs, earlier attempts, where it ran."""
