@@ -145,7 +145,7 @@ class OpenLedger:
         for name in names:
             if not _ENTRY(name):
                 self._remove(name)
-        left = sum(bool(_ENTRY(name)) for name in names) - limits.DOOR_CALLS + 2  # this one, and the one before it
+        left = sum(bool(_ENTRY(name)) for name in names) - limits.DOOR_CALLS + 1
         if left <= 0:
             return
         done = [(made.file, digest) for digest, made in self.all() if made.delivered or made.withdrawn]
