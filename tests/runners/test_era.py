@@ -65,7 +65,8 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
     ("code", "status", "bounds"),
     few(
         [
-            ("raise SystemExit(3)", "failed", {}),
+            ("raise SystemExit(3)", "exited", {}),
+            ("raise SystemExit(200)", "failed", {}),
             ("while True: pass", "timed_out", {"time_sec": 1}),
             ("import time; time.sleep(100)", "timed_out", {"time_sec": 1}),
             (
@@ -77,7 +78,7 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
             ),
             ("x = bytearray(b'x') * (300 << 20)", "out_of_memory", {}),
             ("import os\nif os.fork() == 0: x = bytearray(b'x') * (300 << 20)\nos.wait()", "out_of_memory", {}),
-            ("open('/tmp/x', 'wb').write(bytes(300 << 20))", "failed", {"memory_mb": 400}),
+            ("open('/tmp/x', 'wb').write(bytes(300 << 20))", "exited", {"memory_mb": 400}),
             (
                 "import os, time\nwhile True:\n  try: os.fork()\n  except OSError: time.sleep(5)",
                 "process_limit",
@@ -100,7 +101,7 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
                 {"stream_bytes": 4 << 20},
             ),
             ("open('/out/x', 'wb').write(bytes(8 << 20))", "output_exceeded", {"out_bytes": 4 << 20}),
-            ("open('/out/x', 'wb').write(bytes(8 << 20))", "failed", {"file_bytes": 1 << 20}),
+            ("open('/out/x', 'wb').write(bytes(8 << 20))", "exited", {"file_bytes": 1 << 20}),
             ("for i in range(99): open(f'/out/{i}', 'w')", "output_exceeded", {"out_files": 50}),
             ("import os\nfor i in range(99): os.mkdir(f'/out/{i}')", "output_exceeded", {"out_files": 50}),
             (
@@ -113,9 +114,9 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
                 "output_exceeded",
                 {"out_bytes": 4 << 20},
             ),
-            ("import os\nn = [os.open('/dev/null', 0) for _ in range(1000)]", "failed", {}),
+            ("import os\nn = [os.open('/dev/null', 0) for _ in range(1000)]", "exited", {}),
         ],
-        9,
+        10,
     ),
     ids=lambda value: value if isinstance(value, str) and " " not in value else "",
 )
@@ -123,7 +124,7 @@ def test_each_limit_has_its_status(code: str, status: str, bounds: dict[str, int
     job = python(code, **{"memory_mb": 128, "time_sec": 20, **bounds})
     outcome = run_job(era_runner, job, tmp_path)
     assert outcome.status == status, outcome
-    if status not in ("succeeded", "failed"):
+    if status not in ("succeeded", "exited", "failed"):
         assert outcome.detail.startswith(f"{status}: ")
     out = tmp_path / "run" / "out"
     assert sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) <= job.limits.out_bytes

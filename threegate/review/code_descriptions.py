@@ -139,7 +139,8 @@ OTHERS: Final[dict[str, str]] = {
 
 STATUSES: Final[dict[str, str]] = {
     "succeeded": "it ran to completion with exit code 0",
-    "failed": "it ran and finished with another exit code or an error",
+    "exited": "the command ran to its end with an exit code from 1 to 124, which may be its answer",
+    "failed": "an error ended it, or it finished with an exit code above 124",
     "timed_out": "stopped at time_limit_sec",
     "out_of_memory": "stopped at memory_limit_mb",
     "process_limit": "stopped at the limit on processes",

@@ -241,7 +241,7 @@ def _answers() -> Iterator[str]:
     yield "how it looks."
     yield ""
     yield (
-        "The result is Markdown with front matter: `status` (`succeeded`, `failed`, `timed_out`, `refused`, …), "
+        "The result is Markdown with front matter: `status` (`succeeded`, `exited`, `failed`, `refused`, …), "
         "`exit_code`,"
     )
     yield (

