@@ -317,5 +317,5 @@ SCENARIOS = {
     "undo": Scenario(prepare_undo, undo, after_undo, floor=(20, 30), by_inode=True),
     "branch": Scenario(prepare_branch, deliver_branch, after_branch, floor=(125, 300), by_inode=True),
     "branch_undo": Scenario(prepare_branch_undo, undo_branch, after_branch_undo, floor=(20, 34), by_inode=True),
-    "commits": Scenario(prepare_commits, deliver_branch, after_commits, floor=(125, 300), by_inode=True, repeats=True),
+    "commits": Scenario(prepare_commits, deliver_branch, after_commits, floor=(125, 300), by_inode=True),
 }
