@@ -425,6 +425,12 @@ CONTENT_DENIALS: Final = 100
 """How many places in prose are checked for denials; no honest text has more."""
 VARS_INTEGER_DIGITS: Final = 17
 FIX_LINE_CHARS: Final = 2_000
+FRAME_LINE_CHARS: Final = 80
+"""A line that is looked for as a fence or heading in a broken file; none that was meant as one is longer."""
+FIX_ROUNDS: Final = 6
+"""Rounds of fixes of one file: what can be seen only after some findings are gone is answered in the next."""
+FIX_READINGS: Final = 24
+"""Readings of one file after which fixes are no longer tried one by one."""
 
 # ---- witnesses of the trail (docs/witnesses.md)
 WITNESSES: Final = 16
