@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MAKERS = {**front_matter_fixes.MAKERS, **body_fixes.MAKERS, **list_fixes.MAKERS}
 """What makes the fixes of each rule that may have some."""
 _LEAK = "TG501"
+_FIRST = frozenset({"TG105", "TG106", "TG107"})
+"""What cannot be seen goes first: without it a value may be a good one."""
 
 
 class _Leaks(Exception):
@@ -137,7 +139,7 @@ def _offers(draft: Draft, report: Report) -> list[_Offer]:
     taken: set[tuple[bool, int]] = set()
     seen: set[Fix] = set()
     offers = []
-    for finding in report.findings:
+    for finding in sorted(report.findings, key=lambda item: item.rule not in _FIRST):
         made = tuple(MAKERS[finding.rule](draft, finding)) if finding.rule in MAKERS else ()
         new = tuple(fix for fix in made if fix not in seen)
         places = {(fix.op == "rename", fix.line) for fix in new if fix.op != "insert"}
