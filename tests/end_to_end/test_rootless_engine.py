@@ -23,7 +23,7 @@ from tests.support import wait_until
 from threegate.core.settings import EraSettings
 from threegate.runners.era import container_engine
 from threegate.runners.era.runner import EraRunner
-from threegate.runners.era.spec import RUN_USER
+from threegate.runners.era.walls import RUN_USER
 from threegate.runners.interface import Outcome
 from threegate.setup.settings_file import set_values
 

@@ -66,6 +66,8 @@ def answering(
                 body = json.dumps(next((value for key, value in answers.items() if key in path), {})).encode()
                 head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
                 self.wfile.write(head.encode() + body)
+                if line.endswith(b"/1.0\r\n"):
+                    return
 
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -39,6 +39,19 @@ COMMAND_WORDS: Final = 2_000
 CODE_PARTS: Final = 10_000
 """Words and marks of a Code block (a string counts as one); more cannot be parsed in the time that gate 1 has."""
 
+SCRIPT_CHECKED_BYTES: Final = 256 * KIB
+"""Of all scripts of a command together, how much is parsed before anybody signs."""
+SCRIPTS_CHECKED: Final = 64
+"""Files of Python that are read for one command: its script and the modules that it imports from its inputs."""
+SANDBOX_NAMES: Final = 20_000
+"""Programs, and modules, that are read of an image's label or a root."""
+SANDBOX_NAME_CHARS: Final = 60
+"""How much of a program's, module's or file's name a finding repeats."""
+SANDBOX_KNOWN_SECONDS: Final = 5.0
+"""How old an answer of an engine may be for a draft's verdict."""
+MODULES_SHOWN: Final = 12
+"""Modules besides the standard library that a finding lists."""
+
 # ---- gate 1: maxima and usual programs where the settings say nothing
 REQUEST_MAX_CPU: Final = 4.0
 REQUEST_MAX_MEMORY_MB: Final = 4096
@@ -186,6 +199,20 @@ OUT_COLLECT_SECONDS: Final = 30
 OUT_ARCHIVE_ENTRY_BYTES: Final = 8 * KIB
 """Of the engine's archive of /out, for each name beside its bytes: headers of a path as long as the kernel takes."""
 KEEPER_GREETING_BYTES: Final = 4 * KIB
+JAILED_DATA_BYTES: Final = 512 * MIB
+"""Data (RLIMIT_DATA) of each process of a run in bubblewrap without a cgroup, beside twice the memory limit: above what
+the watch allows, so that the watch decides, and 32 threads with their stacks have room.
+"""
+JAILED_RESERVE_BYTES: Final = 256 * MIB
+"""Free memory of the machine (MemAvailable) below which a watched run ends; on a small machine the
+JAILED_RESERVE_PART of its memory, if that is less.
+"""
+JAILED_RESERVE_PART: Final = 16
+JAILED_TMP_NAMES: Final = 8192
+"""Names in /tmp of a run."""
+JAILED_SHM_NAMES: Final = 1024
+JAILED_START_SECONDS: Final = 20
+"""From the start of bubblewrap to the first word of its first program."""
 STREAM_KEPT_BYTES: Final = 1 * MIB
 STREAM_END_BYTES: Final = 64 * MIB
 
@@ -542,8 +569,12 @@ PRACTICE_DECISIONS: Final = 10_000
 """Decisions whose seconds, and different reasons, that records of practice keep in memory."""
 PRACTICE_REASONS: Final = 20
 """Reasons of rejections that `audit stats` lists, the most frequent ones."""
-ENGINE_VERSION_BYTES: Final = 64 * KIB
-"""Of a container engine's answer about its version."""
+ENGINE_ANSWER_BYTES: Final = 256 * KIB
+"""Of a container engine's answer about its version, or about an image with its labels."""
+ROOT_DATABASE_BYTES: Final = 64 * MIB
+"""Of the file in which dpkg lists the packages, and of what describes an unpacked root."""
+ROOT_ANSWER_SECONDS: Final = 20
+"""How long `rpm -qa`, or a root's Python about its modules, may take."""
 HEALTH_SECONDS: Final = 10
 """How old a screen's information about the engine and the trail may be, as far as they answer."""
 HEALTH_WAIT_SECONDS: Final = 1.5

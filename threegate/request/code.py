@@ -62,12 +62,12 @@ def read_script(reading: Reading) -> Script | None:
     return None if code is None else Script(code, variables)
 
 
-def parse_python(text: str) -> ast.Module:
-    """`ast.parse`, one thread at a time. Raises what it raises."""
+def parse_python(text: str, minor: int | None = None) -> ast.Module:
+    """`ast.parse`, one thread at a time; with `minor`, by the grammar of Python 3.`minor`. Raises what it raises."""
     # Python 3.11 counts the depth of the tree for all threads together. If two of them parse at the same time, either
     # may raise SystemError (python/cpython#106905), and the same file would be valid now and invalid later.
     with _ONE_PARSER:
-        return ast.parse(text)
+        return ast.parse(text, feature_version=None if minor is None else (3, minor))
 
 
 def check_code(text: str, inputs: Sequence[InputFile] | None = None) -> tuple[Problem, ...]:
@@ -85,7 +85,7 @@ def check_code(text: str, inputs: Sequence[InputFile] | None = None) -> tuple[Pr
         line, column = error.lineno or 1, max(error.offset or 1, 1)
         if "too many nested" in error.msg or "too complex" in error.msg:
             return (Problem("TG402", line, column, "nested too deeply to be read; make it flatter"),)
-        return (Problem("TG401", line, column, f"not Python: {_plain(error.msg)}; fix the code"),)
+        return (Problem("TG401", line, column, f"not Python: {plain_words(error.msg)}; fix the code"),)
     except ValueError:
         return (Problem("TG401", 1, 1, "not Python: a NUL or a number of absurd length; take it out"),)
     except (RecursionError, MemoryError):
@@ -112,7 +112,7 @@ def _undeclared(nodes: Sequence[ast.AST], inputs: Sequence[InputFile]) -> Iterat
                 yield _at("TG416", path, "the code opens a file of /in that inputs does not declare")
 
 
-def _plain(message: str) -> str:
+def plain_words(message: str) -> str:
     """The parser's words without what it quotes from the code."""
     return message.split("'", 1)[0].split("(", 1)[0].strip()[:80] or "it does not parse"
 
@@ -122,7 +122,7 @@ def _unavailable(nodes: Sequence[ast.AST]) -> Iterator[Problem]:
     optional = {  # whose failure the code catches
         statement
         for node in nodes
-        if isinstance(node, ast.Try) and any(_catches_import(handler) for handler in node.handlers)
+        if isinstance(node, ast.Try) and any(catches_import(handler) for handler in node.handlers)
         for statement in node.body
     }
     for node in nodes:
@@ -156,7 +156,8 @@ def _from_import(node: ast.ImportFrom) -> Iterator[Problem]:
             yield _at("TG403", alias, f"Monty's {module} has no {alias.name[:40]}; do without it")
 
 
-def _catches_import(handler: ast.ExceptHandler) -> bool:
+def catches_import(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler catches that a module is missing."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(kind is None or (isinstance(kind, ast.Name) and kind.id in _CAUGHT) for kind in kinds)
 

@@ -9,7 +9,7 @@ import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from threegate.request.model import InputFile
 from threegate.request.reader import read_request
 from threegate.request.report import Report
 from threegate.review.draft_sources import place_of, placed_at, placed_named
+from threegate.review.fitness import draft_findings
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.review.status import verdict_of
 from threegate.trail import moves
@@ -74,6 +75,8 @@ def show_request(workspace: Workspace, which: str) -> Shown:
     with Trail(workspace).locked() as held:
         history = held.index.history(which)
     path = _find_path(workspace, which) if history is None else moves.find_file(workspace, history)
+    if path is None and history is not None and history.approved is None and history.end is None:
+        path = _find_path(workspace, which)  # a draft: no move of it was announced yet
     report = _read(workspace, path) if path is not None else None
     request_id: str | None = which
     if path is not None and report is not None:
@@ -143,13 +146,17 @@ def _read(workspace: Workspace, path: Path) -> Report:
         data = durable.read_regular(place_of(workspace, path), max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    return read_request(
+    report = read_request(
         data,
         path=path.name,
         settings=workspace.load_settings().request,
         now=datetime.now(UTC),
         stage="approved" if path.parent.name in STATES else "draft",
     )
+    here = path.parent in workspace.draft_folders() and placed_at(workspace, path) is None
+    if report.request is None or not here:
+        return report
+    return replace(report, findings=(*report.findings, *draft_findings(workspace, report.request, path)))
 
 
 def _find_path(workspace: Workspace, which: str) -> Path | None:

@@ -19,8 +19,8 @@ from tests.adversarial.escapes.era_attempts import ATTEMPTS, DRIVER, GVISOR_DIFF
 from tests.engine_fixtures import clearance, control, docker, era_job, era_settings, with_inputs
 from tests.ordinary_user import as_user, home
 from threegate.request.job import ERA_ENVIRONMENT
-from threegate.runners.era.readback import NOT_READ
 from threegate.runners.era.runner import EraRunner
+from threegate.runners.era.walls import NOT_READ
 from threegate.runners.interface import Outcome
 
 pytestmark = [pytest.mark.engine, pytest.mark.root]

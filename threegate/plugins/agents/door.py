@@ -54,6 +54,7 @@ from threegate.plugins.tools.call_draft import draft_call, tool_call
 from threegate.plugins.tools.requested_call import check_arguments
 from threegate.request.reader import read_request
 from threegate.request.source import SourceRefused
+from threegate.review.fitness import WAITS, given_inputs, judged
 from threegate.review.results import list_results
 from threegate.runners.live_output import PROGRESS, live_output
 from threegate.trail.trail import Trail
@@ -180,11 +181,12 @@ class Door:
         if made is None:
             now = datetime.now(UTC)
             request, data = draft_of(call, now)
-            settings = self._workspace.load_settings().request
-            report = read_request(data, path=request.file_name, settings=settings, now=now, stage="draft")
+            settings = self._workspace.load_settings()
+            report = read_request(data, path=request.file_name, settings=settings.request, now=now, stage="draft")
+            report = judged(report, self._workspace, settings, given_inputs(dict(call.inputs)))
             if not report.valid:
                 findings = [finding.to_json() for finding in report.findings]
-                return DoorAnswer(_refused("gate 1 refuses this", findings), refused=True)
+                return DoorAnswer(_refused("it cannot be requested this way", findings), refused=True)
             self._deliver_inputs(call)
             made = self._deliver(call.digest, call.tool, request.request_id, request.file_name, data)
         return await self._wait(call.digest, made, seconds, tell)
@@ -315,7 +317,8 @@ class Door:
             return "the daemon has not checked it yet"
         if verdict.state == "waiting":
             return f"it is signed, but a gate requires something first: {verdict.reason}"
-        return _WAITS_FOR[verdict.state]
+        later = next((item["message"] for item in verdict.findings if item["rule"] == WAITS), "")
+        return f"{_WAITS_FOR[verdict.state]}{f'; then it {later}' if later and verdict.state == 'draft' else ''}"
 
     def _ended(self, made: MadeRequest, verdict: Verdict) -> DoorAnswer | None:
         """The answer of a request that ended; None while its result is still missing."""

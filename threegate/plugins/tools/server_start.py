@@ -171,7 +171,7 @@ def _in_container(settings: Settings, manifest: Manifest) -> Started:
     era = settings.runners.era
     wanted = {
         "engine": era.engine,
-        "runtime": era.runtime,
+        "runtime": era.oci_runtime,
         "workspace": settings.workspace.id,
         "server": manifest.server,
         "image": manifest.image,

@@ -26,7 +26,8 @@ from threegate.runners.era import container_engine, keeper, spec
 from threegate.runners.era.container_stream import attach, greeting
 from threegate.runners.era.container_watch import ContainerWatch
 from threegate.runners.era.out_archive import collect_archive
-from threegate.runners.era.readback import Walls, read_back
+from threegate.runners.era.readback import read_back
+from threegate.runners.era.walls import Walls
 from threegate.runners.interface import EMPTY, Control, Destination, Outcome, Status, nothing_ran, unheard
 from threegate.runners.staging import Collected, fresh_folder
 
