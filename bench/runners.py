@@ -23,8 +23,9 @@ import pydantic_monty
 
 from tests.engine_fixtures import ENGINE, era_job, era_settings, monty_job, run_job
 from threegate.runners.era.runner import EraRunner
+from threegate.runners.monty.program import worker_binary
 from threegate.runners.monty.runner import MontyRunner
-from threegate.runners.monty.worker import Worker, find_isolation, worker_binary
+from threegate.runners.monty.worker import Worker, find_isolation
 from threegate.runners.seccomp import SECCOMP_JSON
 
 CODE = "sum(i * i for i in range(1000))"

@@ -38,6 +38,8 @@ FINDINGS_PER_RULE: Final = 20
 COMMAND_WORDS: Final = 2_000
 CODE_PARTS: Final = 10_000
 """Words and marks of a Code block (a string counts as one); more cannot be parsed in the time that gate 1 has."""
+FSTRING_DEPTH: Final = 20
+"""f-strings in fields of f-strings."""
 
 SCRIPT_CHECKED_BYTES: Final = 256 * KIB
 """Of all scripts of a command together, how much is parsed before anybody signs."""
@@ -322,6 +324,10 @@ RETRY_UNKNOWN_SECONDS: Final = 365 * 24 * 3600
 # ---- Monty (docs/spec/6-runners.md)
 MONTY_SUSPENSIONS: Final = 200_000
 MONTY_RECURSION: Final = 1_000
+MONTY_PARSE_SEC: Final = 5
+"""For Monty to read a draft's code, in clock time and in CPU time; 10,000 parts take 0.1 s."""
+MONTY_PARSE_BYTES: Final = 1024 * MIB
+"""Address space of the process that reads it."""
 RESULT_VALUE_BYTES: Final = 16 * MIB
 RESULT_VALUE_NODES: Final = 1_000_000
 RESULT_VALUE_DEPTH: Final = 200
