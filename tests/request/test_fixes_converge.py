@@ -127,7 +127,8 @@ def _double(lines: list[str], at: int, data: st.DataObject) -> None:
 
 def _swap(lines: list[str], at: int, data: st.DataObject) -> None:
     at = min(at, lines.index("---", 1) if "---" in lines[1:] else 1)
-    lines[at - 1], lines[at] = lines[at], lines[at - 1]
+    if not lines[at].startswith(" ") and not lines[at - 1].startswith(" "):  # the order of keys means nothing
+        lines[at - 1], lines[at] = lines[at], lines[at - 1]
 
 
 BREAK = (_put_in, _say, _dress, _unquote, _wrap, _indent, _drop, _end, _double, _swap)
