@@ -27,8 +27,9 @@ from threegate.core.settings import EraSettings
 from threegate.request.job import BUBBLEWRAP
 from threegate.runners.era.jailed_run import BubblewrapRunner
 from threegate.runners.era.runner import EraRunner
+from threegate.runners.monty.program import worker_binary
 from threegate.runners.monty.runner import MontyRunner
-from threegate.runners.monty.worker import Worker, find_isolation, worker_binary
+from threegate.runners.monty.worker import Worker, find_isolation
 from threegate.runners.seccomp import SECCOMP_JSON
 
 CODE = "sum(i * i for i in range(1000))"

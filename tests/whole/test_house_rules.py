@@ -79,7 +79,6 @@ PRIVATE = {
     "plugins/evidence/test_metrics.py": (1, "what is kept must stay small"),
     "request/test_backend.py": (1, "a backend of a plugin that is off, without such a plugin"),
     "request/test_code.py": (2, "lines and worker of the checker that cannot be caused"),
-    "request/test_fixes.py": (1, "fixes before they are checked against the text"),
     "review/test_status_rows.py": (1, "what is kept must stay small"),
     "runners/test_egress.py": (1, "a kernel that takes no route"),
     "runners/test_other_engines.py": (1, "what is missing of one image, without a run"),

@@ -38,6 +38,8 @@ FINDINGS_PER_RULE: Final = 20
 COMMAND_WORDS: Final = 2_000
 CODE_PARTS: Final = 10_000
 """Words and marks of a Code block (a string counts as one); more cannot be parsed in the time that gate 1 has."""
+FSTRING_DEPTH: Final = 20
+"""f-strings in fields of f-strings."""
 
 SCRIPT_CHECKED_BYTES: Final = 256 * KIB
 """Of all scripts of a command together, how much is parsed before anybody signs."""
@@ -328,6 +330,10 @@ RETRY_UNKNOWN_SECONDS: Final = 365 * 24 * 3600
 # ---- Monty (docs/spec/6-runners.md)
 MONTY_SUSPENSIONS: Final = 200_000
 MONTY_RECURSION: Final = 1_000
+MONTY_PARSE_SEC: Final = 5
+"""For Monty to read a draft's code, in clock time and in CPU time; 10,000 parts take 0.1 s."""
+MONTY_PARSE_BYTES: Final = 1024 * MIB
+"""Address space of the process that reads it."""
 RESULT_VALUE_BYTES: Final = 16 * MIB
 RESULT_VALUE_NODES: Final = 1_000_000
 RESULT_VALUE_DEPTH: Final = 200
@@ -458,6 +464,12 @@ CONTENT_DENIALS: Final = 100
 """How many places in prose are checked for denials; no honest text has more."""
 VARS_INTEGER_DIGITS: Final = 17
 FIX_LINE_CHARS: Final = 2_000
+FRAME_LINE_CHARS: Final = 80
+"""A line that is looked for as a fence or heading in a broken file; none that was meant as one is longer."""
+FIX_ROUNDS: Final = 6
+"""Rounds of fixes of one file: what can be seen only after some findings are gone is answered in the next."""
+FIX_READINGS: Final = 24
+"""Readings of one file after which fixes are no longer tried one by one."""
 
 # ---- witnesses of the trail (docs/witnesses.md)
 WITNESSES: Final = 16
