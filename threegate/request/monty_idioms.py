@@ -353,8 +353,9 @@ class _Code:
 
     def _asked_by_name(self, node: ast.Call) -> Iterator[Problem]:
         name = node.args[1].value if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) else None
-        known = isinstance(name, str) and name in METHODS | NOWHERE and name not in self.own
-        if known and self.origin(node.args[0]) not in MONTY_NAMES:
+        if not isinstance(name, str) or name not in METHODS | NOWHERE or name in self.own:
+            return
+        if self.origin(node.args[0]) not in MONTY_NAMES:
             yield _fails(node, f"Monty finds no {name} by its name; {_ERA}")
 
     def _open(self, node: ast.Call, place: int) -> Iterator[Problem]:
