@@ -273,7 +273,7 @@ def _statement_checks(facts: LaunchFacts, approval: SignedApproval) -> Iterator[
         f"sha256 {request.sha256}",
         (statement.request_sha256 != request.sha256, "request_changed", edited),
     )
-    since = "settings, contracts, images or versions changed since; approve it again"
+    since = "settings, contracts or versions changed since; approve it again"
     yield passed(
         "policy",
         f"sha256 {facts.policy_sha256}",

@@ -17,6 +17,7 @@ from threegate.core.settings import Settings
 from threegate.request.backend import BACKENDS
 from threegate.review.preview import previews
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
+from threegate.runners.backend import running
 
 # Lines of an input that is not code, on the short screen.
 _PREVIEW: Final = 10
@@ -35,7 +36,7 @@ def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: st
             run=reviewed.run,
         ),
         Beside(
-            card=tuple(_card(reviewed, settings.approval.draft_ttl)),
+            card=tuple(_card(reviewed, settings)),
             warnings=(*unread, *_warnings(reviewed)),
             inputs=inputs,
             digests=(Fact("draft", reviewed.request.sha256),),
@@ -45,7 +46,8 @@ def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: st
     )
 
 
-def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
+def _card(reviewed: ReviewedDraft, settings: Settings) -> Iterator[Item]:
+    draft_ttl = settings.approval.draft_ttl
     if reviewed.differs is None:
         yield Fact("differs", "no request of this shape was approved before")
     else:
@@ -56,6 +58,8 @@ def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
         yield Fact("can run", f"no: {refusal.code}")
     else:
         yield Fact("can run", _can_run(reviewed))
+    if place := running(reviewed.job.backend).place(settings, reviewed.job):
+        yield Field("runs on", place)
     others = [way for way in reviewed.bound.ways if way != reviewed.bound.way]
     if others and reviewed.request.stage == "draft":
         yield Fact("or deliver", f"{' or '.join(others)}: threegate approve … --deliver {others[0]}")

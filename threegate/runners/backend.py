@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, cast
 from threegate.core.errors import ThreeGateError
 from threegate.core.plugins import OFF, PLUGINS
 from threegate.request.backend import BACKENDS, Backend
-from threegate.request.job import Platform, Platforms
+from threegate.request.job import Job, Platform, Platforms
 
 if TYPE_CHECKING:
     from threegate.core.settings import RunnersSettings, SecretReference, Settings
@@ -115,6 +115,10 @@ class RunningBackend(Backend):
     def platforms(self, settings: Settings, *, here: bool) -> Platforms:
         """On which platforms its runs are possible, the preferred first; `here`: on this machine, not on workers."""
         return Platforms((Platform(),))
+
+    def place(self, settings: Settings, job: Job) -> str:
+        """Where this job would run, in words for the card; empty: there is nothing to say of it."""
+        return ""
 
     def has_program(self, settings: RunnersSettings, program: str) -> bool | None:
         """Whether a run would find the program that it starts, if it starts one; None if that is not known."""

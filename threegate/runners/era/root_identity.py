@@ -35,14 +35,15 @@ TYPE: Final = "threegate-root/1"
 UNPACK: Final = "threegate settings images --rootfs /var/lib/threegate/root"
 """What to type for a root of one's own."""
 
-_DPKG: Final = Path("/var/lib/dpkg/status")
-_DPKG_FOLDER: Final = Path("/var/lib/dpkg/status.d")
-_RPM: Final = tuple(
+DPKG: Final = Path("/var/lib/dpkg/status")
+DPKG_FOLDER: Final = Path("/var/lib/dpkg/status.d")
+RPM: Final = tuple(
     Path(folder, name)
     for folder in ("/var/lib/rpm", "/usr/lib/sysimage/rpm")
     for name in ("rpmdb.sqlite", "Packages.db", "Packages")
 )
-_ALTERNATIVES: Final = Path("/etc/alternatives")
+ASK_RPM: Final = ("rpm", "-qa", "--qf", "%{NAME} %{ARCH} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\n")
+ALTERNATIVES: Final = Path("/etc/alternatives")
 _FIELD: Final = re.compile(r"^(Package|Status|Architecture|Version): *(.*)$", re.MULTILINE)
 _NOT_THERE: Final = frozenset({"not-installed", "config-files"})
 """States of dpkg in which none of a package's programs is on the disk."""
@@ -110,7 +111,7 @@ def _stamps(places: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
 
 def _host_places() -> list[Path]:
     folders = [Path("/", name) for name in _PATH_FOLDERS]
-    return [_DPKG, _DPKG_FOLDER, *_RPM, _ALTERNATIVES, *folders, *_module_folders(Path("/"))]
+    return [DPKG, DPKG_FOLDER, *RPM, ALTERNATIVES, *folders, *_module_folders(Path("/"))]
 
 
 def _host() -> Root:
@@ -119,7 +120,7 @@ def _host() -> Root:
         {
             "type": TYPE,
             "packages": packages,
-            "alternatives": dict(_links(_ALTERNATIVES)),
+            "alternatives": dict(_links(ALTERNATIVES)),
             "masked": list(MASKED),
             "seccomp": BUBBLEWRAP_SECCOMP_SHA256,
         }
@@ -131,7 +132,7 @@ def _host() -> Root:
 def _packages() -> list[str]:
     """``name architecture version`` of each installed package, sorted. Raises Unavailable."""
     found = set(_of_dpkg())
-    if not found and any(file.exists() for file in _RPM):
+    if not found and any(file.exists() for file in RPM):
         found = set(_of_rpm())
     if not found:
         raise Unavailable(
@@ -142,9 +143,9 @@ def _packages() -> list[str]:
 
 
 def _of_dpkg() -> Iterator[str]:
-    files = [_DPKG]
-    if _DPKG_FOLDER.is_dir():  # an image without dpkg has a file for each package
-        files += sorted(file for file in _DPKG_FOLDER.iterdir() if file.suffix != ".md5sums")
+    files = [DPKG]
+    if DPKG_FOLDER.is_dir():  # an image without dpkg has a file for each package
+        files += sorted(file for file in DPKG_FOLDER.iterdir() if file.suffix != ".md5sums")
     for file in files:
         try:
             text = durable.read_regular(file, max_bytes=limits.ROOT_DATABASE_BYTES).decode("utf-8", "replace")
@@ -159,8 +160,7 @@ def _of_dpkg() -> Iterator[str]:
 
 
 def _of_rpm() -> Iterator[str]:
-    words = ["rpm", "-qa", "--qf", "%{NAME} %{ARCH} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\n"]
-    yield from _output(words, "rpm -qa").splitlines()
+    yield from _output(ASK_RPM, "rpm -qa").splitlines()
 
 
 def _links(folder: Path) -> Iterator[tuple[str, str]]:
@@ -180,7 +180,9 @@ def _links(folder: Path) -> Iterator[tuple[str, str]]:
 
 def programs_in(root: Path) -> frozenset[str]:
     """The names of the executables on a run's PATH."""
-    return frozenset(entry.name for name in _PATH_FOLDERS for entry in _listed(root / name) if _is_program(entry, root))
+    # With a merged /usr, /bin is a link to what was listed already.
+    folders = [root / name for name in _PATH_FOLDERS if not (root / name).is_symlink()]
+    return frozenset(entry.name for folder in folders for entry in _listed(folder) if _is_program(entry, root))
 
 
 def _is_program(entry: os.DirEntry[str], root: Path) -> bool:
@@ -263,9 +265,10 @@ def refuse_writable(folder: Path) -> None:
             facts = place.lstat()
         except FileNotFoundError:
             continue  # what must be there is read below, and missed there
-        # In a folder such as /tmp nobody moves what is another's.
+        # In a folder such as /tmp nobody moves what is another's, and the mode of a link says nothing.
         shared = place in folder.parents and facts.st_mode & stat.S_ISVTX
-        if facts.st_uid not in (0, os.geteuid()) or (facts.st_mode & 0o022 and not shared):
+        open_to_others = facts.st_mode & 0o022 and not shared and not stat.S_ISLNK(facts.st_mode)
+        if facts.st_uid not in (0, os.geteuid()) or open_to_others:
             raise Unavailable(
                 f"runners.era.root: {place} can be changed by others ({stat.filemode(facts.st_mode)}, uid "
                 f"{facts.st_uid}), so it would not say what runs; chown it to this account or root, and chmod go-w"
