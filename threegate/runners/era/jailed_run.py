@@ -16,6 +16,7 @@ import socket
 import struct
 import subprocess
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,12 +26,13 @@ from typing import Final
 from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.core.removal import remove_folder
-from threegate.core.settings import EraSettings
+from threegate.core.settings import EraSettings, SecretReference
 from threegate.judgement.judge import Clearance
 from threegate.request.job import BUBBLEWRAP, WATCHED, Job, JobLimits
+from threegate.runners.egress.secret_header import SecretHeader, secret_for
 from threegate.runners.era.era_probe import era_probe_job
 from threegate.runners.era.jailed_cgroup import RunCgroups
-from threegate.runners.era.jailed_egress import JailedEgress, egress_missing, open_egress
+from threegate.runners.era.jailed_egress import Egress, egress_missing, open_egress
 from threegate.runners.era.jailed_limits import (
     CgroupLimits,
     HeldLimits,
@@ -99,8 +101,11 @@ class BubblewrapRunner:
 
     starts_late = False
 
-    def __init__(self, settings: EraSettings) -> None:
+    def __init__(
+        self, settings: EraSettings, *, secret_references: Mapping[str, SecretReference] | None = None
+    ) -> None:
         self._settings = settings
+        self._secrets = secret_references or {}
         # For root a limit on processes would not hold.
         root = os.geteuid() == 0
         self._account = Account("nobody", RUN_USER, RUN_USER) if root else Account.own()
@@ -201,7 +206,8 @@ class BubblewrapRunner:
             root = self._check(job)
             stage_inputs(job.inputs, control.inputs_folder, work / "in")
             with ExitStack() as stack:
-                run = JailedRun(job, control, self._account, require_readback=self._settings.require_readback)
+                secret = secret_for(job, self._secrets) if job.network else None
+                run = JailedRun(job, control, self._account, secret, require_readback=self._settings.require_readback)
                 stack.callback(run.close)
                 run.start(self._jail(root, work / "in", job.limits))
                 run.execute(by_cgroup=self.by_cgroup)
@@ -234,7 +240,16 @@ class BubblewrapRunner:
 class JailedRun:
     """One run, from its start to the outcome."""
 
-    def __init__(self, job: Job, control: Control, account: Account, *, require_readback: bool) -> None:
+    def __init__(
+        self,
+        job: Job,
+        control: Control,
+        account: Account,
+        secret: SecretHeader | None = None,
+        *,
+        require_readback: bool,
+    ) -> None:
+        self._secret = secret
         self._job = job
         self._control = control
         self._account = account
@@ -246,7 +261,7 @@ class JailedRun:
         self._out = -1
         self._held: HeldLimits | None = None
         self._watch: JailedWatch | None = None
-        self._egress: JailedEgress | None = None
+        self._egress: Egress | None = None
         self._walls = Walls()
         self._ended: tuple[Status, str] | None = None
         self._collected = Collected()
@@ -288,9 +303,8 @@ class JailedRun:
             self._ended = ("failed", f"limits_not_enforced: {'; '.join(problems)}.")
             return
         if self._job.network:
-            self._egress = open_egress(self._pid, self._job, self._control)
-            self._stack.callback(self._egress.close)
-            self._walls.effective["network"] = f"lo, and through its own proxy: {' '.join(self._job.network)}"
+            self._egress = self._stack.enter_context(open_egress(self._pid, self._job, self._secret))
+            self._walls.effective["network"] = self._egress.limit
         if (late := self._control.lease_over()) is not None:
             self._ended = ("interrupted", late)
             return
@@ -396,8 +410,6 @@ class JailedRun:
     def _reached(self) -> tuple[Destination, ...]:
         if self._egress is None:
             return ()
-        if not self._egress.alive():
-            self._notes.append("The proxy ended before the run did; later connections were refused.")
         destinations = self._egress.destinations()
         self._notes += self._egress.notes
         return destinations
