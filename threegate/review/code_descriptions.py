@@ -256,6 +256,7 @@ DOCTOR: Final[dict[str, str]] = {
     "daemon": "whether a daemon is running for this workspace: without one nothing is started",
     "bubblewrap": "whether ERA requests can run without a container engine: bubblewrap, user namespaces, the root",
     "era root": "the root file system of runs without an engine, and the digest that their approvals name",
+    "era network": "what a run without an engine lacks for the hosts of its allowlist",
     "era limits": "whether the kernel enforces all limits of runs without an engine, or memory is only watched",
     "engine": "the container engine of ERA requests; without one they run in bubblewrap",
     "workers": "how many workers of a cluster accept work, where they run everything",

@@ -37,7 +37,6 @@ from threegate.runners.era.jailed_limits import (
     CgroupLimits,
     HeldLimits,
     WatchedLimits,
-    set_rlimits,
     whole_cores,
 )
 from threegate.runners.era.jailed_out import collect_out, full
@@ -60,7 +59,17 @@ from threegate.runners.era.walls import (
     tmp_bytes,
 )
 from threegate.runners.interface import EMPTY, Control, Destination, Outcome, Status, command_ended, nothing_ran
-from threegate.runners.jail.jail import Account, Bound, Jail, JailProcess, Person, Scratch, missing_packages, why_not
+from threegate.runners.jail.jail import (
+    Account,
+    Bound,
+    Jail,
+    JailProcess,
+    Person,
+    Scratch,
+    missing_packages,
+    set_rlimits,
+    why_not,
+)
 from threegate.runners.jail.seccomp_programs import system_calls
 from threegate.runners.seccomp import BUBBLEWRAP_SECCOMP_SHA256
 from threegate.runners.staging import Collected, StagingError, fresh_folder, stage_inputs
@@ -82,6 +91,9 @@ _WRITABLE: Final = {"/out", "/tmp", "/dev/shm", "/proc"}
 _DEVICES: Final = {f"/dev/{name}" for name in "full null pts random tty urandom zero".split()}
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK_SECONDS: Final = 2.0
+_FILTERS: Final = 2
+"""Seccomp programs of a jail."""
+_SETTLED_SECONDS: Final = 5.0
 
 
 class BubblewrapRunner:
@@ -274,13 +286,11 @@ class JailedRun:
             inside = self._opened(os.open(f"/proc/{self._pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
             self._out = self._opened(os.open("out", _FOLDER, dir_fd=inside))
             self._held = self._limits(inside, by_cgroup=by_cgroup)
-            self._held.enter(process.first_pid, self._pid)
+            pids = (process.first_pid, self._pid)
+            self._held.enter(pids)
             bounds = self._job.limits
-            set_rlimits(
-                self._account,
-                self._pid,
-                {**self._held.rlimits, "nofile": bounds.open_files, "fsize": bounds.file_bytes},
-            )
+            own = {"nofile": bounds.open_files, "fsize": bounds.file_bytes, "core": 0, "memlock": 0, "msgqueue": 0}
+            set_rlimits(self._account, pids, {**self._held.rlimits, **own})
             self._read_back(process)
         except (OSError, ValueError, KeyError, StopIteration) as error:
             self._ended = ("failed", f"limits_not_enforced: the limits could not be read back ({error}).")
@@ -333,17 +343,19 @@ class JailedRun:
         expect_namespaces(walls, {kind: namespace(pid, kind) for kind in _NAMESPACES})
         if namespace(pid, "pid") != namespace(process.first_pid, "pid"):
             walls.differences.append("the command is not in the namespace of the jail's first process")
-        status = process_status(pid)
-        seen = set(status["Uid"].split() + status["Gid"].split())
-        if seen != {str(self._account.uid), str(self._account.gid)}:
-            walls.differences.append(f"the host sees uid and gid {' '.join(sorted(seen))}")
+        for one in (process.first_pid, pid):
+            status = _settled(one)
+            seen = set(status["Uid"].split() + status["Gid"].split())
+            if seen != {str(self._account.uid), str(self._account.gid)}:
+                walls.differences.append(f"the host sees uid and gid {' '.join(sorted(seen))}")
+            expect_process(walls, job, one, status)
+            if int(status["Seccomp_filters"]) < _FILTERS:
+                walls.differences.append("a seccomp filter is missing")
+            self._held.read_back(walls, job, one)
         for kind in ("uid", "gid"):
             inside = Path(f"/proc/{pid}/{kind}_map").read_text(encoding="ascii").split()
             walls.expect(kind, " ".join(inside[::2]), f"{RUN_USER} 1")
             walls.effective[kind] = inside[0]
-        expect_process(walls, job, pid, status)
-        if int(status["Seccomp_filters"]) < 2:
-            walls.differences.append("a seccomp filter is missing")
         facts = os.fstatvfs(self._out)
         used = facts.f_files - facts.f_ffree - 1
         expect_out(walls, job, facts.f_blocks * facts.f_frsize, facts.f_files - 1, used)
@@ -353,7 +365,6 @@ class JailedRun:
         walls.expect("writable", " ".join(sorted(writable)), " ".join(sorted(_WRITABLE)))
         walls.effective["root"] = "read-only"
         expect_interfaces(walls, pid)
-        self._held.read_back(walls, job, pid)
 
     def collect(self, target: Path) -> None:
         """Copy what the run left in /out into the new folder `target`. Raises OSError of our own disk."""
@@ -457,6 +468,16 @@ def _gated(jail: Jail, words: list[str]) -> tuple[JailProcess, socket.socket, in
     door.close()
     _end(process)
     raise Unavailable(problem)
+
+
+def _settled(pid: int) -> dict[str, str]:
+    """Its /proc/PID/status, once it has its filters: the jail's first process starts the gate before it takes them."""
+    end = time.monotonic() + _SETTLED_SECONDS
+    while True:
+        status = process_status(pid)
+        if int(status["Seccomp_filters"]) >= _FILTERS or time.monotonic() >= end:
+            return status
+        time.sleep(0.0005)
 
 
 def _last_line(process: JailProcess) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import resource
 import select
 import signal
 import subprocess
@@ -72,6 +73,7 @@ _SYSTEM: Final = frozenset("bin dev etc lib lib32 lib64 libx32 proc run sbin usr
 """Folders of the jail's root that it has itself."""
 
 _ENTERING: Final = 'while [ "$1" != : ]; do echo $$ >"$1" || exit 3; shift; done; shift; exec "$@"'
+_PRLIMITS: Final = 'pids=$1; shift; for pid in $pids; do /usr/bin/prlimit --pid="$pid" "$@" || exit; done'
 _MASKED_FILES: Final = ("keys", "key-users", "kcore", "latency_stats", "sched_debug", "timer_list", "timer_stats")
 _MASKED_FOLDERS: Final = ("acpi", "asound", "scsi")
 _READ_ONLY: Final = ("bus", "fs", "irq", "pressure", "sys", "sysrq-trigger")
@@ -490,10 +492,44 @@ class Jail:
                 with suppress(ValueError, KeyError, ProcessLookupError):
                     process.first_pid = json.loads(read.read())["child-pid"]
                     process.first = os.pidfd_open(process.first_pid)
+                    if not self.gated:
+                        # It is bubblewrap's own, but of the same account: the program may change its memory.
+                        set_rlimits(self.account, [process.first_pid], {"nproc": self.processes})
+            except OSError as error:
+                process.wait_empty()
+                raise Unavailable(f"the jail's first process cannot be limited ({error})") from None
             except BaseException:  # Ctrl-C: no one else knows about this process
                 process.kill()
                 raise
             return process
+
+
+def set_rlimits(account: Account, pids: Sequence[int], wanted: Mapping[str, int]) -> None:
+    """Set these limits of processes of the account, by their names in prlimit(1). Raises OSError.
+
+    Root needs a capability for it that containers lack; the account itself needs none.
+    """
+    try:
+        for pid in pids:
+            for name, limit in wanted.items():
+                resource.prlimit(pid, getattr(resource, f"RLIMIT_{name.upper()}"), (limit, limit))
+    except PermissionError:
+        options = [f"--{name}={limit}" for name, limit in wanted.items()]
+        run_as_account(account, ["/bin/sh", "-c", _PRLIMITS, "limits", " ".join(map(str, pids)), *options])
+
+
+def run_as_account(account: Account, words: list[str]) -> None:
+    """Run a program of PACKAGES, or one of util-linux, as the account. Raises OSError."""
+    done = subprocess.run(
+        ["/usr/bin/setpriv", *account.change, "--", *words],
+        env={},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=limits.AGENT_TRIAL_SECONDS,
+    )
+    if done.returncode != 0:
+        raise PermissionError(f"{words[0]}: {done.stderr.decode('utf-8', 'replace').strip()[-200:]}")
 
 
 def missing_packages() -> list[str]:
