@@ -137,12 +137,9 @@ class Era(RunningBackend):
         return contents(settings.era, platform)
 
     def blocked(self, settings: Settings, need: RunNeed, platform: Platform) -> DoctorLine | None:
-        line = self.answers(settings)
-        if line.state != "ok":
-            return line
         from threegate.runners.era.blocked_runs import why_blocked
 
-        return why_blocked(settings.runners.era, need, platform)
+        return why_blocked(settings.runners.era, need, platform, lambda: self.answers(settings))
 
 
 _WITHOUT_ENGINE: Final = ("auto", BUBBLEWRAP)
