@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ from mcp import Client, StdioServerParameters
 from tests.door_client import approved, daemon, parameters, with_client, with_door
 from tests.plugins.agents.agent_runs import make_run
 from tests.support import Place, make_place, wait_until
+from threegate.core import limits
 from threegate.core.workspace import AgentRun
 from threegate.plugins.agents.runs import RunFacts
 from threegate.plugins.agents.work_copy import WorkCopy
@@ -320,6 +322,73 @@ def test_the_permanent_agent_has_the_same_door_for_the_inbox(place: Place) -> No
 
     with daemon(place):
         with_door(place, None, work)
+
+
+@pytest.mark.slow
+def test_a_server_that_was_killed_is_followed_by_one_that_knows_its_calls(place: Place) -> None:
+    """For the inbox, where nothing but the requester's own folder outlives the server."""
+    inbox = place.root / "inbox"
+    how = parameters(place, None, "--wait-sec", "60")
+    door = subprocess.Popen([how.command, *how.args], cwd=how.cwd, env=how.env, stdin=subprocess.PIPE)
+    assert door.stdin
+    call = {"name": "run_python", "arguments": ASK}
+    door.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n")
+    door.stdin.flush()
+    wait_until(lambda: list(inbox.glob("TR-*.md")), "a draft")
+    door.kill()
+    door.wait(20)
+    door.stdin.close()
+    (draft,) = inbox.glob("TR-*.md")
+
+    async def work(client: Client) -> None:
+        (line,) = answer(await client.call_tool("requests", {}))["requests"]
+        assert f"request_id: {line['request_id']}\n" in draft.read_text()
+        waited = asyncio.create_task(client.call_tool("wait", {"request_id": line["request_id"]}))
+        again = asyncio.create_task(client.call_tool("run_python", ASK))
+        await asyncio.to_thread(place.wait_for, "verdicts/*.json")
+        await asyncio.to_thread(place.approve, draft)
+        for ended in (answer(await waited), answer(await again)):
+            assert (ended["request_id"], ended["status"]) == (line["request_id"], "succeeded")
+
+    with daemon(place):
+        with_door(place, None, work)
+    assert len(place.events("claimed")) == 1
+
+
+@pytest.mark.slow
+def test_a_long_output_is_cut_in_the_answer_and_read_page_by_page(place: Place, run: AgentRun) -> None:
+    code = "for n in range(150):\n    print(str(n) + 'x' * 1500)\nopen('/out/long.txt', 'w').write('é' * 60000)\nNone"
+
+    async def pages(client: Client, request: str, path: str) -> str:
+        text, offset = "", 0
+        while offset is not None:
+            part = await client.call_tool("read_output", {"request_id": request, "path": path, "offset": offset})
+            assert len(part.model_dump_json()) <= limits.DOOR_ANSWER_BYTES
+            text, offset = text + answer(part)["text"], answer(part)["next"]
+        return text
+
+    async def work(client: Client) -> None:
+        call = asyncio.create_task(client.call_tool("run_python", {"code": code, "purpose": "Print a lot."}))
+        await approved(place, run.inbox)
+        said = await call
+        assert len(said.model_dump_json()) <= limits.DOOR_ANSWER_BYTES
+        ended = answer(said)
+        assert ended["status"] == "succeeded", ended
+        assert "path #stdout, offset " in ended["stdout_cut"]["rest"] and ended["stdout_cut"]["of"] == 225_489
+        whole = await pages(client, ended["request_id"], "#stdout")
+        assert whole == "\n".join(f"{n}{'x' * 1500}" for n in range(150)) and whole.startswith(ended["stdout"])
+        (row,) = ended["outputs"]
+        assert row["path"] == "long.txt" and "text" not in row
+        assert await pages(client, ended["request_id"], "/out/long.txt") == "é" * 60_000
+        big = answer(
+            await client.call_tool(
+                "read_output", {"request_id": ended["request_id"], "path": "long.txt", "length": 100_001}
+            )
+        )
+        assert (len(big["text"]), big["next"]) == (50_000, 100_000), "a length that is asked for is given"
+
+    with daemon(place):
+        with_door(place, run, work)
 
 
 @pytest.mark.slow

@@ -80,9 +80,11 @@ def told_result(text: str, most: int = limits.DOOR_STREAM_BYTES) -> dict[str, An
         told = len(shown.encode())
         there = len(stream.text.encode())
         if told < there or there < stream.size:
-            rest = f"read_output has {there} bytes: path {CUT}{name}, offset {told}; " if told < there else ""
-            operator = f"the operator has {stream.kept} of {max(stream.size, there)} bytes in the run's folder"
-            found[f"{name}_cut"] = {"bytes": told, "of": max(stream.size, there), "rest": rest + operator}
+            whole = max(stream.size, there)
+            rest = [f"read_output has {there} bytes: path {CUT}{name}, offset {told}"] if told < there else []
+            if there < whole:
+                rest.append(f"the operator has {stream.kept} of {whole} bytes in the run's folder")
+            found[f"{name}_cut"] = {"bytes": told, "of": whole, "rest": "; ".join(rest)}
     detail = re.search(r"^- Detail: (.*)$", text, re.MULTILINE)
     found["detail"] = detail[1] if detail else None
     if values.get("outputs_missing"):
