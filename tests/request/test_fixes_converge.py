@@ -134,7 +134,7 @@ def _swap(lines: list[str], at: int, data: st.DataObject) -> None:
 BREAK = (_put_in, _say, _dress, _unquote, _wrap, _indent, _drop, _end, _double, _swap)
 
 
-@settings(max_examples=6000, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_a_broken_file_becomes_what_it_was_or_stays_broken(data: st.DataObject) -> None:
     """Whatever is done to the form of a valid file: if what is offered makes it valid again, it says what it said."""
