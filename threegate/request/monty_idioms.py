@@ -80,6 +80,8 @@ _PATTERN_METHODS: Final = names("findall finditer fullmatch match search")
 _GROUP: Final = re.compile(r"(?<!\\)(?:\\\\)*\\[0-9]{1,2}[A-Za-z_]")
 _ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\[abfnrtv]")
 _DOLLAR: Final = re.compile(r"(?<!\\)(?:\\\\)*\$(?:\)*)\Z|(?<!\\)(?:\\\\)*\$\|")
+_DOTS: Final = 3
+"""In the longest name of the tables."""
 _FILE_TYPE: Final = "file"
 _STREAM: Final = "stream"
 _EAGER_TYPE: Final = "list made at once"
@@ -114,10 +116,16 @@ class _Code:
         self.caught: dict[str, ast.ExceptHandler] = {}
         self.rewound: set[str] = set()
         """Files that are read from the start again, after which all of Python's ways work."""
+        self.asserting: set[ast.AST] = set()
+        """What has an assert with a message in it."""
         self.expected: set[ast.AST] = set()
         """Statements whose AttributeError or NameError the code catches by name."""
         for node in self.nodes:
             self._note(node)
+        self._origins: dict[ast.AST, str | None] = {}
+        for node in reversed(self.nodes):  # parts before what they are part of, so that nothing is looked for twice
+            if isinstance(node, ast.Name | ast.Attribute):
+                self._origins[node] = self._find_origin(node)
 
     # ---- what is bound to what
 
@@ -152,6 +160,11 @@ class _Code:
         elif isinstance(node, ast.Assign):
             if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 self._value(node.targets[0].id, node.value)
+        elif isinstance(node, ast.Assert):
+            around: ast.AST | None = node
+            while node.msg is not None and around is not None and around not in self.asserting:
+                self.asserting.add(around)
+                around = self.parents.get(around)
         elif isinstance(node, ast.withitem):
             if isinstance(node.optional_vars, ast.Name):
                 self._value(node.optional_vars.id, node.context_expr)
@@ -182,14 +195,15 @@ class _Code:
 
     def origin(self, node: ast.AST) -> str | None:
         """What an expression names: `os.path.join`, `builtins.str`; None where the lines do not show it."""
+        return self._origins.get(node)
+
+    def _find_origin(self, node: ast.Name | ast.Attribute) -> str | None:
         if isinstance(node, ast.Name):
             if self.bound[node.id]:
                 return None
             return self.imported.get(node.id, f"builtins.{node.id}" if node.id in _BUILTINS else None)
-        if isinstance(node, ast.Attribute):
-            start = self.origin(node.value)
-            return None if start is None else f"{start}.{node.attr}"
-        return None
+        start = self._origins.get(node.value)
+        return None if start is None or start.count(".") > _DOTS else f"{start}.{node.attr}"
 
     def kind(self, node: ast.AST, depth: int = 0) -> str:
         """The type of an expression as far as it shows; empty where it does not."""
@@ -427,8 +441,11 @@ class _Code:
 
     def _by_lines(self, node: ast.Call, pattern: str) -> bool:
         """Whether $ matches before each newline."""
-        given = {self.origin(part) for item in (*node.args[1:], *node.keywords) for part in ast.walk(item)}
-        return pattern.startswith("(?m)") or not given.isdisjoint(("re.M", "re.MULTILINE"))
+        flags = [*node.args[1:], *(item.value for item in node.keywords)]
+        for flag in flags:
+            if isinstance(flag, ast.BinOp):
+                flags += flag.left, flag.right
+        return pattern.startswith("(?m)") or any(self.origin(flag) in ("re.M", "re.MULTILINE") for flag in flags)
 
     def _replaced(self, node: ast.Call, place: int) -> Iterator[Problem]:
         """What a sub puts in: a function, or a text with escapes."""
@@ -508,15 +525,10 @@ class _Code:
         if not node.name or node.type is None or not self.read[node.name]:
             return
         kinds = {_last_name(kind) for kind in getattr(node.type, "elts", [node.type])}
-        if kinds & {"AssertionError", "Exception", "BaseException"} and self._asserts_under(node):
+        if kinds & {"AssertionError", "Exception", "BaseException"} and self.parents[node] in self.asserting:
             yield _differs(node, "in Monty the message of a failed assert has a second line with the condition")
         elif "JSONDecodeError" in kinds:
             yield _differs(node, "Monty's message about text that is not JSON may be another one than Python's")
-
-    def _asserts_under(self, node: ast.ExceptHandler) -> bool:
-        attempt = self.parents[node]
-        assert isinstance(attempt, ast.Try | ast.TryStar)
-        return any(isinstance(part, ast.Assert) and part.msg for each in attempt.body for part in ast.walk(each))
 
 
 _STANDARD: Final = frozenset(MONTY_NAMES) | {"builtins"}
@@ -538,10 +550,12 @@ def _callee(node: ast.expr) -> ast.expr:
     return node.func if isinstance(node, ast.Call) else ast.Constant(None)
 
 
-def _texts(node: ast.AST) -> Iterator[str]:
-    for part in ast.walk(node):
-        if isinstance(part, ast.Constant) and isinstance(part.value, str):
-            yield part.value
+def _texts(node: ast.Call) -> Iterator[str]:
+    """The texts that a call is given, also those in a list."""
+    for item in node.args:
+        for part in getattr(item, "elts", [item]):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield part.value
 
 
 def _catches_absence(handler: ast.ExceptHandler) -> bool:
