@@ -81,8 +81,15 @@ TYPES = (
 )
 """Types whose own attributes a program may ask for."""
 _BINARY = {
-    **{"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//"},
-    **{"mod": "%", "lshift": "<<", "rshift": ">>", "pow": "**"},
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "truediv": "/",
+    "floordiv": "//",
+    "mod": "%",
+    "lshift": "<<",
+    "rshift": ">>",
+    "pow": "**",
 }
 _ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _BITS = {"and": "&", "or": "|", "xor": "^"}

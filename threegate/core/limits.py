@@ -703,6 +703,8 @@ DOOR_WHY_CHARS: Final = 300
 """What an answer says about where a call runs and why."""
 DOOR_FINDINGS: Final = 20
 """What a refusal names."""
+DOOR_LONG_CHARS: Final = 2_000
+"""Of one text in an answer of the door that is too long as a whole."""
 DOOR_LISTED: Final = 64
 """Requests that one answer of `requests` has: those that are open, then the newest."""
 DOOR_CALLS: Final = 1_000
