@@ -146,7 +146,7 @@ REFUSED = {
 
 @pytest.mark.slow
 def test_what_needs_an_extra_names_it_in_one_line(place: Place, only_base: dict[str, str]) -> None:
-    set_values(place.root / "threegate.toml", {"notify.urls": ["json://localhost"]})
+    set_values(place.root / "threegate.toml", {"notify.urls": ["json://localhost"], "runners.era.runtime": "engine"})
     code = "import json, sys\nfrom threegate.cli import execute\n"
     code += "for line in json.load(sys.stdin):\n"
     code += "    print(f'== {line}', file=sys.stderr)\n"

@@ -132,7 +132,7 @@ class BubblewrapRunner:
 
     def _check(self, job: Job | None) -> Root:
         """The root of a run that can start now. Raises Unavailable."""
-        if missing := missing_packages():
+        if missing := missing_packages(relays=False):
             raise Unavailable(f"{', '.join(missing)}: not installed; on Debian: apt-get install {' '.join(missing)}")
         root = identify(self._settings)
         if not self.by_cgroup and self._settings.require_readback:
