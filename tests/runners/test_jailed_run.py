@@ -35,6 +35,7 @@ from threegate.request.job import ERA_ENVIRONMENT, Job, JobInput
 from threegate.runners.era import jailed_limits, jailed_run
 from threegate.runners.era.jailed_cgroup import sweep
 from threegate.runners.era.jailed_run import BubblewrapRunner
+from threegate.runners.era.walls import process_status
 from threegate.runners.interface import Outcome
 from threegate.runners.probe import read_walls
 from threegate.runners.seccomp import SECCOMP_SHA256
@@ -285,13 +286,12 @@ def test_what_hides_memory_or_takes_cores_is_refused(who: str) -> None:
     code = """
 import ctypes, errno, os
 libc = ctypes.CDLL(None, use_errno=True)
-for name, number in {'memfd_create': 319, 'shmget': 29, 'sched_setaffinity': 203}.items():
+for name, number in {'memfd_create': 319, 'shmget': 29, 'msgget': 68, 'semget': 64, 'sched_setaffinity': 203}.items():
     print(name, libc.syscall(number, 0, 0, 0), errno.errorcode[ctypes.get_errno()])
 """
     outcome = run_one(who, jailed_python(code))
-    assert outcome.stdout.kept.decode().split() == [
-        *("memfd_create", "-1", "EPERM", "shmget", "-1", "EPERM", "sched_setaffinity", "-1", "EPERM")
-    ]
+    names = ("memfd_create", "shmget", "msgget", "semget", "sched_setaffinity")
+    assert outcome.stdout.kept.decode().splitlines() == [f"{name} -1 EPERM" for name in names]
 
 
 LEFT = """
@@ -359,6 +359,34 @@ def test_what_a_command_leaves_running_ends_with_it(who: str) -> None:
         outcome, seconds, groups = run_as(who, _told, "", jailed_python(code), folder)
     assert (outcome.status, outcome.stdout.kept) == ("succeeded", b"done\n") and seconds < 9
     assert mine(mark) == [] and groups == []
+
+
+def _ended_outside(steps: int, mark: str, folder: Path) -> Outcome:
+    def kill() -> None:
+        def found() -> list[int]:
+            return [pid for pid in mine(mark) if "sleep" in _program(pid)]
+
+        pid = wait_until(found, "the command")[0]
+        for _ in range(steps):
+            pid = int(process_status(pid)["PPid"])
+        os.kill(pid, signal.SIGKILL)
+
+    threading.Thread(target=kill).start()
+    job = jailed_job("/usr/bin/sleep", mark, time_sec=60)
+    return BubblewrapRunner(SETTINGS).run(clearance(job), job, control(folder))
+
+
+@both
+@pytest.mark.parametrize(
+    ("steps", "status", "exit_code"), [(1, "failed", 137), (2, "interrupted", None)], ids=["first", "bubblewrap"]
+)
+def test_somebody_ends_it_from_outside(steps: int, status: str, exit_code: int | None, who: str) -> None:
+    """The jail's first process, or the bubblewrap outside, whose end the kernel passes on."""
+    mark = f"6{os.getpid()}.25"
+    with folder_of(who) as folder:
+        outcome = run_as(who, _ended_outside, steps, mark, folder)
+    assert (outcome.status, outcome.exit_code) == (status, exit_code), outcome
+    assert mine(mark) == []
 
 
 def _program(pid: int) -> list[str]:

@@ -17,7 +17,7 @@ import struct
 import subprocess
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,7 +132,7 @@ class BubblewrapRunner:
 
     def _check(self, job: Job | None) -> Root:
         """The root of a run that can start now. Raises Unavailable."""
-        if missing := missing_packages():
+        if missing := missing_packages(relays=False):
             raise Unavailable(f"{', '.join(missing)}: not installed; on Debian: apt-get install {' '.join(missing)}")
         root = identify(self._settings)
         if not self.by_cgroup and self._settings.require_readback:
@@ -315,6 +315,8 @@ class JailedRun:
             door.sendall(b"go\n")
             door.close()
             self._watch.run()
+        except Unavailable as error:
+            self._ended = ("interrupted", f"It was told to end, and may still be running: {error}.")
         finally:
             self._finished = datetime.now(UTC)
 
@@ -368,7 +370,7 @@ class JailedRun:
 
     def collect(self, target: Path) -> None:
         """Copy what the run left in /out into the new folder `target`. Raises OSError of our own disk."""
-        if self._watch is None:
+        if self._watch is None or self._ended is not None:
             with fresh_folder(target):
                 return
         self._full = full(self._out, self._job.limits)
@@ -376,7 +378,8 @@ class JailedRun:
 
     def close(self) -> None:
         """End everything of it; the second call does nothing."""
-        self._stack.close()
+        with suppress(Unavailable):  # said already: the command has run
+            self._stack.close()
         held, self._held = self._held, None
         if held is not None:
             held.close()
@@ -417,7 +420,7 @@ class JailedRun:
     def _verdict(self) -> tuple[Status, str]:
         """Status and one sentence; the order of docs/spec/6-runners.md, Outcome."""
         bounds, watch, held = self._job.limits, self._watch, self._held
-        if watch is None or held is None:
+        if self._ended is not None or watch is None or held is None:
             return self._ended or ("interrupted", "It was not started.")
         if (over := watch.unheard()) is not None:
             return "interrupted", over

@@ -40,9 +40,10 @@ _TRIAL_PROCESSES: Final = 12
 _STAGE: Final = "/dev/shm"
 """A folder that every account may enter on every Linux; the jail's mount namespace has an empty one there."""
 
+_RELAY: Final = "/usr/bin/socat"
 PACKAGES: Final = {
     "/usr/bin/bwrap": "bubblewrap",
-    "/usr/bin/socat": "socat",
+    _RELAY: "socat",
     "/usr/bin/unshare": "util-linux",
     "/usr/bin/setpriv": "util-linux",
     "/usr/bin/prlimit": "util-linux",
@@ -306,7 +307,7 @@ class Jail:
         `begin` False leaves out the relays; bubblewrap writes information about the jail into `info`. Raises
         Unavailable, with the Debian package, if a program is missing.
         """
-        if missing := missing_packages():
+        if missing := missing_packages(relays=begin):
             raise Unavailable(
                 f"{', '.join(missing)}: not installed, so there is no jail; on Debian: apt-get install "
                 f"{' '.join(missing)}"
@@ -532,9 +533,13 @@ def run_as_account(account: Account, words: list[str]) -> None:
         raise PermissionError(f"{words[0]}: {done.stderr.decode('utf-8', 'replace').strip()[-200:]}")
 
 
-def missing_packages() -> list[str]:
-    """The Debian packages of the jail's programs that are missing."""
-    absent = [package for program, package in PACKAGES.items() if not os.access(program, os.X_OK)]
+def missing_packages(*, relays: bool = True) -> list[str]:
+    """The Debian packages of the jail's programs that are missing; of a jail without `relays` socat is not one."""
+    absent = [
+        package
+        for program, package in PACKAGES.items()
+        if (relays or program != _RELAY) and not os.access(program, os.X_OK)
+    ]
     return list(dict.fromkeys(absent))
 
 
