@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from threegate.core.settings import EraSettings
+from threegate.request.job import WATCHED
 from threegate.runners.backend import DoctorLine
 from threegate.runners.era.bubblewrap_answer import bubblewrap_line, place_of
-from threegate.runners.era.jailed_limits import WATCHED
 from threegate.runners.era.jailed_run import BubblewrapRunner
 from threegate.runners.era.measured_walls import limit_lines, measured
 from threegate.runners.era.root_identity import identify

@@ -22,15 +22,13 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from threegate.core import limits
-from threegate.request.job import Job, JobLimits
+from threegate.request.job import WATCHED, Job, JobLimits
 from threegate.runners.cgroup import CgroupFiles
 from threegate.runners.era.jailed_cgroup import RunCgroups
 from threegate.runners.era.walls import NOT_ENFORCED, Walls, expect_cgroups, hard_limit
 from threegate.runners.interface import Status
 from threegate.runners.jail.jail import Account
 
-WATCHED: Final = "watched, not enforced by the kernel"
-"""The words about memory without a cgroup, in results, `doctor` and on the card."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _MEMINFO: Final = Path("/proc/meminfo")

@@ -27,12 +27,11 @@ from threegate.core.errors import Unavailable
 from threegate.core.removal import remove_folder
 from threegate.core.settings import EraSettings
 from threegate.judgement.judge import Clearance
-from threegate.request.job import BUBBLEWRAP, Job, JobLimits
+from threegate.request.job import BUBBLEWRAP, WATCHED, Job, JobLimits
 from threegate.runners.era.era_probe import era_probe_job
 from threegate.runners.era.jailed_cgroup import RunCgroups
 from threegate.runners.era.jailed_egress import JailedEgress, egress_missing, open_egress
 from threegate.runners.era.jailed_limits import (
-    WATCHED,
     CgroupLimits,
     HeldLimits,
     WatchedLimits,
