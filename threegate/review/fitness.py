@@ -118,7 +118,7 @@ def fitness(request: Request, facts: MachineFacts, open_known: OpenKnown) -> tup
     if facts.waits is not None:
         fix = f": {facts.waits.fix}" if facts.waits.fix else ""
         found.append(_finding(WAITS, f"would wait: {facts.waits.seen}{fix}", severity="warning"))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda finding: (finding.line, finding.column, finding.rule)))
 
 
 def _command_findings(
