@@ -299,6 +299,19 @@ def test_good_drafts_have_no_finding(bench: Bench, capfd: pytest.CaptureFixture[
             path.unlink()
 
 
+def test_a_file_that_nobody_declared_is_an_error_without_a_workspace_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = request_id("answer")
+    path = tmp_path / f"{name}.md"
+    path.write_text(era_draft(name, "sort /in/data.csv"))
+    capfd.readouterr()
+    assert execute(["--json", "validate", "--stage", "draft", str(path)]) == 2
+    ((rule, severity, _, column, _),) = ours(json.loads(capfd.readouterr().out)["files"][0]["findings"])
+    assert (rule, severity, column) == ("TG913", "error", 6)
+
+
 def test_hostile_scripts_stop_no_other_file(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     """A script of a megabyte, deep nesting, NUL bytes and other encodings, in one inbox with a good draft."""
     hostile = {
