@@ -658,6 +658,8 @@ DOOR_STREAM_BYTES: Final = 16 * KIB
 """What an answer has of stdout, as much of stderr, the size of an output that is in it, and half of all of them."""
 DOOR_WHY_CHARS: Final = 300
 """What an answer says about where a call runs and why."""
+DOOR_TEXT_CHARS: Final = 2_000
+"""What is left of a text in an answer that would be too long."""
 DOOR_FINDINGS: Final = 20
 """What a refusal names."""
 DOOR_LISTED: Final = 64

@@ -25,7 +25,6 @@ _STREAM: Final = r"^## {}\n\n(`{{3,}})[a-z]*\n(.*?)\n\1$"
 _SHOWN: Final = re.compile(r"\n\nShown: [0-9]{1,20} of ([0-9]{1,20}) bytes, .*; the operator has ([0-9]{1,20}) bytes ")
 _RESERVED: Final = 2 * limits.KIB
 """Of a bounded answer of a server, for what we say about it."""
-_LONG_CHARS: Final = 2_000
 
 
 class ResultStream(NamedTuple):
@@ -89,7 +88,7 @@ def told_result(text: str, most: int = limits.DOOR_STREAM_BYTES) -> dict[str, An
     found["detail"] = detail[1] if detail else None
     if values.get("outputs_missing"):
         found["outputs_missing"] = [
-            _head(path, _LONG_CHARS) for path in values["outputs_missing"][: limits.DOOR_LISTED]
+            _head(path, limits.DOOR_TEXT_CHARS) for path in values["outputs_missing"][: limits.DOOR_LISTED]
         ]
     return {**found, **_network(values)}
 
@@ -117,7 +116,7 @@ def bounded_value(value: dict[str, Any]) -> dict[str, Any]:
     """An answer that is not about a run: without its lists and with its texts cut, if it would be too long."""
     if answer_bytes(value) <= limits.DOOR_ANSWER_BYTES:
         return value
-    short = {key: item[:_LONG_CHARS] if isinstance(item, str) else item for key, item in value.items()}
+    short = {key: item[: limits.DOOR_TEXT_CHARS] if isinstance(item, str) else item for key, item in value.items()}
     kept = {key: item for key, item in short.items() if not isinstance(item, list | dict)}
     return {**kept, "left_out": ", ".join(key for key in short if key not in kept)}
 

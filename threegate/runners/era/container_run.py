@@ -306,4 +306,4 @@ class EraRun:
             return "failed", "outputs_not_collected: PID 1 was killed, and /out with it.", code
         if full is not None:  # even with exit code 0: a program may have ignored a failed write
             return "output_exceeded", f"output_exceeded: {full}.", code
-        return (*command_ended(code), code)
+        return (*command_ended(closing.exit_code), code)
