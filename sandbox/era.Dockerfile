@@ -1,6 +1,6 @@
 # The ERA image for machines that reach a registry: docker build -f sandbox/era.Dockerfile sandbox
 # The same content as sandbox/bootstrap makes, which builds it where the engine has the base image: no compiler, no set-user-id program, nothing that starts by itself.
-# Only the label with the list of programs is missing: ThreeGate then cannot say before an approval what the image lacks.
+# Only the labels with the lists of programs and modules are missing: ThreeGate then cannot say before an approval what the image lacks.
 ARG BASE=debian:bookworm-slim
 FROM $BASE
 LABEL threegate.kind=era

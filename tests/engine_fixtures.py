@@ -31,7 +31,7 @@ EGRESS_IMAGE = os.environ.get("THREEGATE_TEST_EGRESS_IMAGE", "")
 
 def era_settings(*, runtime: str = "") -> EraSettings:
     """The settings of an EraRunner on the test engine."""
-    return EraSettings(engine=ENGINE, image=IMAGE, egress_image=EGRESS_IMAGE, runtime=runtime)
+    return EraSettings(engine=ENGINE, image=IMAGE, egress_image=EGRESS_IMAGE, runtime=runtime or "engine")
 
 
 def clearance(job: Job, request_id: str = "TR-test") -> Clearance:

@@ -16,7 +16,7 @@ from typing import Any
 from threegate.core.settings import Settings
 from threegate.plugins.grants.grant import matches, opened
 from threegate.plugins.grants.widened import Widened, read_widened
-from threegate.request.job import Job, build_job, platform_of
+from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import Request
 from threegate.request.reader import read_request
 
@@ -224,5 +224,5 @@ def _draft(kind: str, came: datetime, text: str, inputs: dict[str, bytes], *, ne
     if report.request is None:
         raise ValueError(f"{kind} {near}: {[finding.message for finding in report.findings]}")
     sizes = {hashlib.sha256(data).hexdigest(): len(data) for data in inputs.values()}
-    job = build_job(report.request, input_sizes=sizes, platform=platform_of(SETTINGS, ""))
+    job = build_job(report.request, input_sizes=sizes, platform=Platform())
     return Draft(kind, came, text, inputs, report.request, job, near)

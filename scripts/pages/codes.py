@@ -11,7 +11,6 @@ from typing import get_args
 
 from threegate.contracts.codes import CODES
 from threegate.contracts.reasons import REASONS
-from threegate.daemon.draft_findings import DRAFT_RULES
 from threegate.judgement.judge import WAITING_CODES
 from threegate.launch.results.model import ToolResult
 from threegate.request.gate_rules import TYPES
@@ -31,6 +30,7 @@ from threegate.review.code_descriptions import (
     WORDS,
     WORKER,
 )
+from threegate.review.fitness import DRAFT_RULES
 
 
 def codes_page() -> str:

@@ -113,6 +113,15 @@ def test_another_meaning_is_refused(approved: Approved) -> None:
     assert code_of(approved.facts(job=job)) == "job_changed"
 
 
+def test_another_platform_is_refused_in_its_own_words(approved: Approved) -> None:
+    """What is said of it decides nothing: the Job that was signed passes, and any other one is refused."""
+    elsewhere = ("job_changed", "the ERA image changed")
+    check_launch(approved.facts(elsewhere=elsewhere))
+    with pytest.raises(Refused, match="^the ERA image changed$") as refusal:
+        check_launch(approved.facts(elsewhere=elsewhere, job=replace(approved.job, image="sha256:b")))
+    assert refusal.value.code == "job_changed"
+
+
 def test_approved_before_created_is_refused(key: Path) -> None:
     request = material.make_request(created_utc=APPROVED + timedelta(seconds=1))
     assert code_of(material.approve(key, request).facts()) == "not_yet_valid"

@@ -32,8 +32,8 @@ from threegate.core.settings import EraSettings
 from threegate.runners.era import spec
 from threegate.runners.era.era_doctor import prove_era
 from threegate.runners.era.orphans import remove_orphans
-from threegate.runners.era.readback import NOT_READ
 from threegate.runners.era.runner import EraRunner
+from threegate.runners.era.walls import NOT_READ
 from threegate.runners.interface import Outcome
 from threegate.setup.settings_file import set_values
 

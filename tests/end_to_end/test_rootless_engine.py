@@ -23,7 +23,7 @@ from tests.support import wait_until
 from threegate.core.settings import EraSettings
 from threegate.runners.era import container_engine
 from threegate.runners.era.runner import EraRunner
-from threegate.runners.era.spec import RUN_USER
+from threegate.runners.era.walls import RUN_USER
 from threegate.runners.interface import Outcome
 from threegate.setup.settings_file import set_values
 
@@ -87,7 +87,7 @@ def engine() -> Iterator[tuple[str, Path]]:
 
 def asked(url: str) -> str | None:
     """What the runner says before it is given anything."""
-    return EraRunner(EraSettings(engine=url, image=IMAGE)).available()
+    return EraRunner(EraSettings(engine=url, image=IMAGE, runtime="engine")).available()
 
 
 def run_unasked(url: str, folder: Path, require: bool) -> Outcome:

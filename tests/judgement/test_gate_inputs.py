@@ -24,7 +24,7 @@ from threegate.judgement.judge import (
     tool_name,
 )
 from threegate.request.action import Command
-from threegate.request.job import JobInput, build_job, platform_of
+from threegate.request.job import JobInput, Platform, build_job
 from threegate.request.model import Request
 from threegate.request.reader import read_request
 
@@ -45,7 +45,7 @@ def request(**more: Any) -> Request:
 
 
 def event_of(asked: Request, authorization: Authorization, *, approved: bool = True, **more: Any) -> dict[str, Any]:
-    job = build_job(asked, input_sizes={}, platform=platform_of(Settings(), "0" * 64))
+    job = build_job(asked, input_sizes={}, platform=Platform(seccomp_sha256="0" * 64))
     if more.pop("with_input", False):
         job = replace(job, inputs=(JobInput("unknown-conflict.csv", "0123456789" * 6 + "abcd", 5, False),))
     if tool := more.pop("tool", None):
@@ -144,7 +144,7 @@ def test_evidence_of_the_request_is_a_claim_whatever_it_says(claim: Any) -> None
 
 def test_a_gate_sees_digests_of_code_and_the_log_no_values() -> None:
     asked = request(variables='{"account": "12-34"}')
-    job = build_job(asked, input_sizes={}, platform=platform_of(Settings(), "0" * 64))
+    job = build_job(asked, input_sizes={}, platform=Platform(seccomp_sha256="0" * 64))
     arguments = call_arguments(job)
     assert arguments["vars"] == {"account": "12-34"} and "1 + 1" not in json.dumps(arguments)
     assert arguments["limits"] == {"cpu": 1.0, "memory_mb": 128, "time_sec": 10}
@@ -154,7 +154,7 @@ def test_a_gate_sees_digests_of_code_and_the_log_no_values() -> None:
 
 
 def test_a_command_is_its_words() -> None:
-    job = build_job(request(), input_sizes={}, platform=platform_of(Settings(), "0" * 64))
+    job = build_job(request(), input_sizes={}, platform=Platform(seccomp_sha256="0" * 64))
     job = replace(job, action=Command(("sort", "/in/a")), workdir="/out", backend="ERA")
     arguments = call_arguments(job)
     assert (arguments["argv"], arguments["workdir"]) == (["sort", "/in/a"], "/out")
@@ -175,6 +175,6 @@ def test_a_command_is_its_words() -> None:
     ],
 )
 def test_the_strictest_of_what_is_known(changes: dict[str, Any], known: dict[str, bool], expected: str) -> None:
-    job = build_job(request(), input_sizes={}, platform=platform_of(Settings(), "0" * 64))
+    job = build_job(request(), input_sizes={}, platform=Platform(seccomp_sha256="0" * 64))
     everything = {"side_effect_above_read": False, **known}
     assert category(replace(job, **changes), **everything) == expected

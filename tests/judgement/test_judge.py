@@ -18,7 +18,7 @@ from threegate.core.settings import Settings, parse_settings
 from threegate.judgement import judge as module
 from threegate.judgement.judge import Clearance, Cleared, NotCleared, judge
 from threegate.judgement.policy import Policy, make_policy
-from threegate.request.job import build_job
+from threegate.request.job import Platform, build_job
 from threegate.request.model import Request
 from threegate.request.reader import read_request
 
@@ -65,7 +65,7 @@ def judged(
 
     monkeypatch.setattr(module, "check_launch", check)
     asked = asked or request()
-    job = build_job(asked, input_sizes={}, platform=policy().platform)
+    job = build_job(asked, input_sizes={}, platform=Platform())
     facts: Any = SimpleNamespace(now=NOW)
     return judge(facts, asked, job, rules or policy(), decision, **more)
 
@@ -85,7 +85,7 @@ def test_all_gates_say_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     found = judged(monkeypatch, approval())
     assert isinstance(found, Cleared)
     assert found.clearance.request_id == "TR-judge"
-    job = build_job(request(), input_sizes={}, platform=policy().platform)
+    job = build_job(request(), input_sizes={}, platform=Platform())
     found.clearance.must_cover(job)
     with pytest.raises(TypeError, match="another job"):
         found.clearance.must_cover(replace(job, workdir="/out"))
@@ -170,14 +170,14 @@ def test_evidence_of_the_request_itself_never_helps(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_job_that_is_not_the_request(tmp_path: Path) -> None:
-    first = build_job(request(), input_sizes={}, platform=policy().platform)
-    second = build_job(request(time_sec=11), input_sizes={}, platform=policy().platform)
+    first = build_job(request(), input_sizes={}, platform=Platform())
+    second = build_job(request(time_sec=11), input_sizes={}, platform=Platform())
     assert first.digest != second.digest
 
 
 def test_an_ended_job_is_run_again_only_as_it_was() -> None:
     asked = replace(request(), approved_by="operator", approved_utc=NOW)
-    job = build_job(asked, input_sizes={}, platform=policy().platform)
+    job = build_job(asked, input_sizes={}, platform=Platform())
     about = {"request_id": asked.request_id, "request_sha256": asked.sha256, "job_sha256": job.digest}
     again = module.replay_clearance(about, asked, job)
     again.must_cover(job)

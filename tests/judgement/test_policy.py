@@ -62,13 +62,21 @@ def test_the_same_bytes_give_the_same_policy() -> None:
         policy(files={}),
         policy(files={**CONTRACTS, "notes.yaml": b"# a comment\n"}),
         policy(seccomp="1" * 64),
-        policy(f"[runners.era]\nimage = 'sha256:{'1' * 64}'"),
+        policy("[runners.era]\nrequire_readback = true"),
+        policy("[runners.era]\nengine = 'unix:///run/other.sock'"),
         policy("[contracts]\nmode = 'shadow'"),
     ],
-    ids=["ttl", "maximum", "no contracts", "one more file", "seccomp", "image", "mode"],
+    ids=["ttl", "maximum", "no contracts", "one more file", "seccomp", "read back", "engine", "mode"],
 )
 def test_what_can_change_a_decision_changes_the_digest(other: Policy) -> None:
     assert other.digest != policy().digest
+
+
+@pytest.mark.parametrize("name", ["image", "egress_image", "runtime", "root"])
+def test_what_a_job_names_itself_leaves_the_digest(name: str) -> None:
+    """A new image voids the approvals of requests that it would run, and no other one."""
+    value = {"runtime": "runsc", "root": "/srv/root"}.get(name, f"sha256:{'1' * 64}")
+    assert policy(f"[runners.era]\n{name} = '{value}'").digest == policy().digest
 
 
 def test_what_cannot_does_not() -> None:

@@ -173,14 +173,14 @@ def test_a_workdir_that_is_not_there(era_runner, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said_and_nothing_runs(tmp_path: Path) -> None:
-    absent = EraRunner(EraSettings(engine=f"unix://{tmp_path}/none.sock", image=era_settings().image))
+    absent = EraRunner(EraSettings(engine=f"unix://{tmp_path}/none.sock", image=era_settings().image, runtime="engine"))
     assert "no container engine" in str(absent.available())
     assert run_job(absent, era_job("id"), tmp_path / "a").status == "unavailable"
-    remote = EraRunner(EraSettings(engine="tcp://192.0.2.1:2375", image=era_settings().image))
+    remote = EraRunner(EraSettings(engine="tcp://192.0.2.1:2375", image=era_settings().image, runtime="engine"))
     assert "only an engine on this machine" in str(remote.available())
-    imageless = EraRunner(EraSettings(engine=ENGINE, image="sha256:" + "0" * 64))
+    imageless = EraRunner(EraSettings(engine=ENGINE, image="sha256:" + "0" * 64, runtime="engine"))
     assert "no image" in str(imageless.available())
-    assert "threegate settings images" in str(EraRunner(EraSettings(engine=ENGINE)).available())
+    assert "threegate settings images" in str(EraRunner(EraSettings(engine=ENGINE, runtime="engine")).available())
     job = replace(era_job("id"), image="sha256:" + "0" * 64)
     assert run_job(imageless, job, tmp_path / "b").status == "unavailable"
     kata = EraRunner(era_settings(runtime="kata"))

@@ -66,6 +66,8 @@ def answering(
                 body = json.dumps(next((value for key, value in answers.items() if key in path), {})).encode()
                 head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
                 self.wfile.write(head.encode() + body)
+                if line.endswith(b"/1.0\r\n"):
+                    return
 
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -80,7 +82,7 @@ def answering(
 @pytest.mark.root
 def test_podman_is_refused_by_what_it_says_of_itself(tmp_path: Path) -> None:
     with answering(PODMAN) as url:
-        runner = EraRunner(EraSettings(engine=url, image=IMAGE))
+        runner = EraRunner(EraSettings(engine=url, image=IMAGE, runtime="engine"))
         line = runner.available()
         assert line is not None and "is Podman 4.3.1" in line and "runners.era.engine" in line and "\n" not in line
         outcome = run_job(runner, era_job("id"), tmp_path)
@@ -99,7 +101,7 @@ def test_podman_is_refused_by_what_it_says_of_itself(tmp_path: Path) -> None:
 def test_an_engine_that_can_set_no_limit_is_not_used(limits: dict[str, bool], what: str, tmp_path: Path) -> None:
     """As a rootless engine without delegated cgroups, which would start the container all the same."""
     with answering(DOCKER, limits=limits) as url:
-        runner = EraRunner(EraSettings(engine=url, image=IMAGE))
+        runner = EraRunner(EraSettings(engine=url, image=IMAGE, runtime="engine"))
         line = runner.available()
         if not what:
             assert line is None

@@ -306,6 +306,7 @@ def _payload(
         draft_sha256=reviewed.request.sha256,
         from_=reviewed.draft.path.parent.name,
         proposal_sha256=reviewed.job.proposal_sha256,
+        platform=reviewed.job.platform.to_json(),
         risk=sealed.job.effective_risk,
         reason=reason,
     )

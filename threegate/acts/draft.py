@@ -24,8 +24,8 @@ from threegate.request.hosts import HostError, read_target
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request, Risk, Sensitivity
 from threegate.request.reader import read_request
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
-from threegate.request.report import Report
-from threegate.runners.machine import never_fits
+from threegate.request.report import Finding, Report
+from threegate.review.fitness import given_inputs, judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,8 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     settings = workspace.load_settings()
     data = render_request(request)
     report = read_request(data, path=name, settings=settings.request, now=now, stage="draft")
-    lines = [f"{item.rule}: {item.message}" for item in report.findings if item.severity == "error"]
-    if report.request is not None and (never := never_fits(workspace, settings, report.request)) is not None:
-        lines.append(f"TG905: {never}; ask for less with --cpu or --memory")
+    report = judged(report, workspace, settings, given_inputs({item.name: content for item, content in read}))
+    lines = [_line(item) for item in report.findings if item.severity == "error"]
     if lines:
         raise InvalidInput(f"the draft was not written because it would be refused: {'; '.join(lines)}")
     with workspace.hold(workspace.files) as files:
@@ -87,6 +86,11 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     with workspace.hold(workspace.inbox) as inbox:
         inbox.deliver(name, data, 0o644)
     return Drafted(path, replace(report, path=str(path)), copied)
+
+
+def _line(finding: Finding) -> str:
+    advice = "; ask for less with --cpu or --memory" if finding.rule == "TG905" else ""
+    return f"{finding.rule}: {finding.message}{advice}"
 
 
 def draft_request(

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.judgement.judge import replay_clearance
 from threegate.launch.context import Context
 from threegate.launch.results.result_facts import ResultFacts, read_record, write_record
+from threegate.launch.signed_platform import approved_as, choose_platform
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
 from threegate.request.shown_whole import unread_inputs
 from threegate.runners.interface import Control, Outcome, Runner, without_exited
+from threegate.runners.machine import platforms
 from threegate.trail import moves, payloads
 from threegate.trail.history import refuse_unknown_event
 from threegate.trail.payloads import Claimed, Finished
@@ -68,19 +71,24 @@ def ended_request(context: Context, request_id: str) -> EndedRequest:
     if request.action.never_replayed:
         raise InvalidInput(f"{request_id}: {request.action.never_replayed}")
     try:
-        job = build_job(
+        build = partial(
+            build_job,
             request,
             input_sizes={
                 item.sha256: (context.workspace.inputs / item.sha256).lstat().st_size for item in request.inputs
             },
-            platform=context.policy.platform,
             write_class=context.contracts.write_class(context.policy, request),
             time_cap_sec=context.contracts.time_cap_sec(context.policy, request),
             proposal_sha256=history.proposal_sha256,
             unread=unread_inputs(request, lambda item: (context.workspace.inputs / item.sha256).open("rb")),
         )
+        possible = platforms(context.policy.settings, request.backend)
+        platform, elsewhere = choose_platform(possible, build, approved_as(request_id, None, history))
+        job = build(platform=platform)
     except FileNotFoundError as error:
         raise Unavailable(f"{error.filename}: the pinned input is gone; it cannot be run again") from None
+    if elsewhere is not None:
+        raise Refused(*elsewhere)
     about = {"request_id": request_id, "request_sha256": then.request_sha256, "job_sha256": then.job_sha256 or ""}
     # Refused here already, before anybody is asked for a signature.
     replay_clearance(about, request, job)

@@ -92,6 +92,8 @@ class LaunchFacts:
     """
     unknown_kind: str | None = None
     """The first kind of event of its history that is not known here (`RequestHistory.unknown`)."""
+    elsewhere: tuple[str, str] | None = None
+    """Code and words if the Job was approved for another platform than `job` names, and nothing else differs."""
     mode: Literal["required", "optional"] = "required"
     """`approval.signature` of the settings."""
 

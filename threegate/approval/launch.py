@@ -273,7 +273,7 @@ def _statement_checks(facts: LaunchFacts, approval: SignedApproval) -> Iterator[
         f"sha256 {request.sha256}",
         (statement.request_sha256 != request.sha256, "request_changed", edited),
     )
-    since = "settings, contracts, images or versions changed since; approve it again"
+    since = "settings, contracts or versions changed since; approve it again"
     yield passed(
         "policy",
         f"sha256 {facts.policy_sha256}",
@@ -282,7 +282,7 @@ def _statement_checks(facts: LaunchFacts, approval: SignedApproval) -> Iterator[
     yield passed(
         "job",
         f"sha256 {facts.job.digest}",
-        (statement.job_sha256 != facts.job.digest, *facts.job.action.why_other()),
+        (statement.job_sha256 != facts.job.digest, *(facts.elsewhere or facts.job.action.why_other())),
     )
     if facts.shown_sha256 is None:
         yield Check("shown text", True, "", "compared by the daemon")

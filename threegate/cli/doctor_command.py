@@ -10,6 +10,7 @@ from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, works
 from threegate.cli.progress import busy
 from threegate.core.errors import EXIT_REFUSED, NoWorkspace
 from threegate.core.extras import require_extra
+from threegate.runners.era.platforms import era_platforms
 from threegate.setup.doctor import examine
 
 
@@ -18,7 +19,8 @@ def doctor(
         bool, typer.Option("--probes/--no-probes", help="Test the sandboxes with short runs (a few seconds).")
     ] = True,
     sandbox: Annotated[
-        bool, typer.Option("--sandbox", help="Run only a test container that tries to break every restriction.")
+        bool,
+        typer.Option("--sandbox", help="Run only a test that tries to break every restriction of ERA."),
     ] = False,
     network: Annotated[
         bool, typer.Option("--network/--no-network", help="With --sandbox: also test the network through the proxy.")
@@ -27,7 +29,7 @@ def doctor(
 ) -> None:
     """Check and measure what is enforced on this machine.
 
-    Every problem comes with a way to fix it. Exit 2 if something has failed, or if a test container breaks a
+    Every problem comes with a way to fix it. Exit 2 if something has failed, or if a test run breaks a
     restriction.
 
     Examples: threegate doctor
@@ -60,13 +62,17 @@ def doctor(
 
 
 def _check_sandbox(*, network: bool, as_json: bool) -> None:
-    require_extra("ERA", "era")
-
-    from threegate.runners.era.era_doctor import prove_era  # late: it needs the extra
-
     settings = workspace_here().load_settings().runners.era
     with busy("testing every restriction"):
-        outcome, walls = prove_era(settings, network=network and bool(settings.egress_image))
+        if era_platforms(settings).now[0].engine:
+            require_extra("ERA", "era")
+            from threegate.runners.era.era_doctor import prove_era  # late: it needs the extra
+
+            outcome, walls = prove_era(settings, network=network and bool(settings.egress_image))
+        else:
+            from threegate.runners.era.bubblewrap_doctor import prove_bubblewrap
+
+            outcome, walls = prove_bubblewrap(settings, network=network)
     if as_json:
         emit_json(
             {

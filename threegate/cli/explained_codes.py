@@ -7,10 +7,10 @@ from dataclasses import asdict
 from threegate.cli.invocation import emit_data, emit_json, put, say
 from threegate.contracts.codes import CODES
 from threegate.core.errors import InvalidInput
-from threegate.daemon.draft_findings import DRAFT_RULES
 from threegate.request.gate_rules import RULES, TYPES
 from threegate.request.rules_page import example_lines, rules_page
 from threegate.review.code_descriptions import descriptions
+from threegate.review.fitness import DRAFT_RULES
 
 
 def list_rules(form: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -34,8 +34,7 @@ from threegate.request.reader import read_request, refuse_unread, stage_of
 from threegate.request.report import Report
 
 if TYPE_CHECKING:
-    from threegate.request.model import Request
-    from threegate.request.report import Finding
+    from threegate.trail.trail import Trail
 
 _KINDS = ("request", "result", "aana", "proposal")
 
@@ -217,49 +216,26 @@ def check_file(path: str, *, settings: RequestSettings, now: datetime, stage: st
 
 
 def _in_workspace(report: Report, path: Path) -> Report:
-    """For a draft in a workspace: the daemon's findings about its input files, limits and tool call."""
-    roots = [root for root in path.parents[1:3] if (root / "threegate.toml").is_file()]
+    """For a draft in a workspace: the daemon's findings about whether it can run there."""
+    roots = [root for root in path.parents[1:5] if (root / "threegate.toml").is_file()]
     if report.request is None or not roots:
         return report
-    # late: only a draft in a workspace needs what the daemon looks at
-    from threegate.daemon.draft_findings import input_findings, never_fits_finding
-    from threegate.daemon.input_hashes import hash_now
-    from threegate.runners.machine import never_fits
-
     folder = path.parent
-    workspace = next((w for w in map(Workspace, roots) if folder in (w.inbox, w.drafts)), None)
+    workspace = next((w for w in map(Workspace, roots) if folder in w.draft_folders()), None)
     if workspace is None:
         return report
-    digests = {
-        item.name: hash_now(workspace, workspace.input_place(folder, item.name, item.sha256))
-        for item in report.request.inputs
-    }
-    never = never_fits(workspace, workspace.load_settings(), report.request)
-    found = [
-        *input_findings(report.request, digests),
-        *([never_fits_finding(report.request, never)] if never else ()),
-        *_call_findings(workspace, report.request),
-    ]
+    from threegate.review.fitness import draft_findings  # late: only a draft in a workspace needs it
+
+    found = draft_findings(workspace, report.request, path, _trail(workspace.root))
     return replace(report, findings=(*report.findings, *found))
 
 
-def _call_findings(workspace: Workspace, request: Request) -> list[Finding]:
-    """Findings about its backend and about the tool it calls; about that none if this account may not read what is
-    pinned.
-    """
-    from threegate.daemon.draft_findings import action_findings, off_findings
+@lru_cache(maxsize=1)
+def _trail(root: Path) -> Trail:
+    """The trail of a workspace, read once for all drafts of a folder; the process ends soon."""
     from threegate.trail.trail import Trail
 
-    if off := off_findings(workspace.load_settings(), request):
-        return off
-    if not request.action.own_tool or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
-        return []
-    trail = Trail(workspace)
-    try:
-        with trail.locked() as held:
-            return action_findings(workspace, held.index, request)
-    finally:
-        trail.close()
+    return Trail(Workspace(root))
 
 
 def _read(data: bytes, path: str, settings: RequestSettings, now: datetime, stage: Stage, fixes: bool) -> Report:

@@ -38,6 +38,21 @@ FINDINGS_PER_RULE: Final = 20
 COMMAND_WORDS: Final = 2_000
 CODE_PARTS: Final = 10_000
 """Words and marks of a Code block (a string counts as one); more cannot be parsed in the time that gate 1 has."""
+FSTRING_DEPTH: Final = 20
+"""f-strings in fields of f-strings."""
+
+SCRIPT_CHECKED_BYTES: Final = 256 * KIB
+"""Of all scripts of a command together, how much is parsed before anybody signs."""
+SCRIPTS_CHECKED: Final = 64
+"""Files of Python that are read for one command: its script and the modules that it imports from its inputs."""
+SANDBOX_NAMES: Final = 20_000
+"""Programs, and modules, that are read of an image's label or a root."""
+SANDBOX_NAME_CHARS: Final = 60
+"""How much of a program's, module's or file's name a finding repeats."""
+SANDBOX_KNOWN_SECONDS: Final = 5.0
+"""How old an answer of an engine may be for a draft's verdict."""
+MODULES_SHOWN: Final = 12
+"""Modules besides the standard library that a finding lists."""
 
 # ---- gate 1: maxima and usual programs where the settings say nothing
 REQUEST_MAX_CPU: Final = 4.0
@@ -186,6 +201,20 @@ OUT_COLLECT_SECONDS: Final = 30
 OUT_ARCHIVE_ENTRY_BYTES: Final = 8 * KIB
 """Of the engine's archive of /out, for each name beside its bytes: headers of a path as long as the kernel takes."""
 KEEPER_GREETING_BYTES: Final = 4 * KIB
+JAILED_DATA_BYTES: Final = 512 * MIB
+"""Data (RLIMIT_DATA) of each process of a run in bubblewrap without a cgroup, beside twice the memory limit: above what
+the watch allows, so that the watch decides, and 32 threads with their stacks have room.
+"""
+JAILED_RESERVE_BYTES: Final = 256 * MIB
+"""Free memory of the machine (MemAvailable) below which a watched run ends; on a small machine the
+JAILED_RESERVE_PART of its memory, if that is less.
+"""
+JAILED_RESERVE_PART: Final = 16
+JAILED_TMP_NAMES: Final = 8192
+"""Names in /tmp of a run."""
+JAILED_SHM_NAMES: Final = 1024
+JAILED_START_SECONDS: Final = 20
+"""From the start of bubblewrap to the first word of its first program."""
 STREAM_KEPT_BYTES: Final = 1 * MIB
 STREAM_END_BYTES: Final = 64 * MIB
 
@@ -301,6 +330,10 @@ RETRY_UNKNOWN_SECONDS: Final = 365 * 24 * 3600
 # ---- Monty (docs/spec/6-runners.md)
 MONTY_SUSPENSIONS: Final = 200_000
 MONTY_RECURSION: Final = 1_000
+MONTY_PARSE_SEC: Final = 5
+"""For Monty to read a draft's code, in clock time and in CPU time; 10,000 parts take 0.1 s."""
+MONTY_PARSE_BYTES: Final = 1024 * MIB
+"""Address space of the process that reads it."""
 RESULT_VALUE_BYTES: Final = 16 * MIB
 RESULT_VALUE_NODES: Final = 1_000_000
 RESULT_VALUE_DEPTH: Final = 200
@@ -431,6 +464,12 @@ CONTENT_DENIALS: Final = 100
 """How many places in prose are checked for denials; no honest text has more."""
 VARS_INTEGER_DIGITS: Final = 17
 FIX_LINE_CHARS: Final = 2_000
+FRAME_LINE_CHARS: Final = 80
+"""A line that is looked for as a fence or heading in a broken file; none that was meant as one is longer."""
+FIX_ROUNDS: Final = 6
+"""Rounds of fixes of one file: what can be seen only after some findings are gone is answered in the next."""
+FIX_READINGS: Final = 24
+"""Readings of one file after which fixes are no longer tried one by one."""
 
 # ---- witnesses of the trail (docs/witnesses.md)
 WITNESSES: Final = 16
@@ -542,8 +581,12 @@ PRACTICE_DECISIONS: Final = 10_000
 """Decisions whose seconds, and different reasons, that records of practice keep in memory."""
 PRACTICE_REASONS: Final = 20
 """Reasons of rejections that `audit stats` lists, the most frequent ones."""
-ENGINE_VERSION_BYTES: Final = 64 * KIB
-"""Of a container engine's answer about its version."""
+ENGINE_ANSWER_BYTES: Final = 256 * KIB
+"""Of a container engine's answer about its version, or about an image with its labels."""
+ROOT_DATABASE_BYTES: Final = 64 * MIB
+"""Of the file in which dpkg lists the packages, and of what describes an unpacked root."""
+ROOT_ANSWER_SECONDS: Final = 20
+"""How long `rpm -qa`, or a root's Python about its modules, may take."""
 HEALTH_SECONDS: Final = 10
 """How old a screen's information about the engine and the trail may be, as far as they answer."""
 HEALTH_WAIT_SECONDS: Final = 1.5
@@ -658,10 +701,10 @@ DOOR_STREAM_BYTES: Final = 16 * KIB
 """What an answer has of stdout, as much of stderr, the size of an output that is in it, and half of all of them."""
 DOOR_WHY_CHARS: Final = 300
 """What an answer says about where a call runs and why."""
-DOOR_TEXT_CHARS: Final = 2_000
-"""What is left of a text in an answer that would be too long."""
 DOOR_FINDINGS: Final = 20
 """What a refusal names."""
+DOOR_LONG_CHARS: Final = 2_000
+"""Of one text in an answer of the door that is too long as a whole."""
 DOOR_LISTED: Final = 64
 """Requests that one answer of `requests` has: those that are open, then the newest."""
 DOOR_CALLS: Final = 1_000

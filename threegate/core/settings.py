@@ -134,7 +134,7 @@ class MontySettings(Table):
 
 
 class EraSettings(Table):
-    """The container sandbox."""
+    """The sandbox for commands: a container, or without an engine bubblewrap."""
 
     engine: str = setting(
         default="", description="URL of the engine's socket; empty: DOCKER_HOST or the default socket"
@@ -150,14 +150,26 @@ class EraSettings(Table):
         description="egress proxy image by digest, for network: allowlist",
     )
     runtime: str = setting(
-        default="",
-        pattern=r"[A-Za-z0-9._-]{0,64}",
-        description="OCI runtime; empty: the engine's default (runc, runsc, kata, krun)",
+        default="auto",
+        pattern=r"[A-Za-z0-9._-]{1,64}",
+        description="`auto`: the engine if it answers and has the image, else bubblewrap; `engine`; `bubblewrap`; "
+        "or the name of an OCI runtime of the engine (runc, runsc, kata, krun)",
     )
-    parallel: int = setting(default=1, ge=1, le=64, description="containers that run at once")
+    root: str = setting(
+        default="",
+        pattern=r"(/[^\x00-\x1f]{0,1000})?",
+        description="root file system for bubblewrap, from `threegate settings images --rootfs`; empty: this "
+        "machine's /usr",
+    )
+    parallel: int = setting(default=1, ge=1, le=64, description="ERA runs at once")
     require_readback: bool = setting(
         default=False, description="refuse a run of which a wall cannot be read back on this machine"
     )
+
+    @property
+    def oci_runtime(self) -> str:
+        """The engine's OCI runtime that is asked for; empty: its default."""
+        return "" if self.runtime in ("auto", "engine", "bubblewrap") else self.runtime
 
 
 class RunnersSettings(Table):
@@ -325,9 +337,8 @@ class Settings(Table):
         del whole["approval"]["draft_ttl"]  # it stops what was not approved
         runners = whole["runners"]
         whole["runners"] = {
-            "era": {
-                key: runners["era"][key] for key in ("engine", "image", "egress_image", "runtime", "require_readback")
-            },
+            # Image, runtime and root are in each Job that they matter to.
+            "era": {key: runners["era"][key] for key in ("engine", "require_readback")},
         }
         return _numbers(whole)  # type: ignore[no-any-return]
 

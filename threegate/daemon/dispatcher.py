@@ -286,7 +286,8 @@ class Dispatcher:
             return 1
         if self.budget.is_busy(approved.job):
             return 0  # this project is free once that change is recorded
-        missing = self.budget.never(approved.job) or self.context.runners[approved.job.backend].available(approved.job)
+        # One that was approved for what is not here is refused, whatever runs.
+        missing = None if approved.elsewhere else self._missing(approved.job)
         if missing is not None:
             code = running(approved.job.backend).waits_for
             self._wait(approved, identity, Waiting(code, missing))
@@ -309,6 +310,10 @@ class Dispatcher:
         self.running[path.name] = _Running(approved, identity, control, lease, future, self._ends, status_at)
         self._queue.taken(path.name)
         return 1
+
+    def _missing(self, job: Job) -> str | None:
+        """Why this job cannot start now, in one line."""
+        return self.budget.never(job) or self.context.runners[job.backend].available(job)
 
     def _holds_back(self, approved: Approved) -> bool:
         stopped = self.held or self.unsettled or self.failed is not None

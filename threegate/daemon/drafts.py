@@ -26,7 +26,6 @@ from threegate.core.errors import DiskFull, TrailError, Unavailable, is_disk_ful
 from threegate.core.file_names import README, is_request_name
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
-from threegate.daemon.draft_findings import action_findings, off_findings, workspace_findings, workspace_fixes
 from threegate.daemon.event_budget import EventBudget
 from threegate.daemon.input_hashes import PENDING, InputHashes
 from threegate.daemon.log import Log
@@ -41,8 +40,17 @@ from threegate.request.model import Request
 from threegate.request.reader import read_request
 from threegate.request.report import Finding, Fix, Report
 from threegate.review.draft_sources import TakeFile
-from threegate.runners.backend import running
-from threegate.runners.machine import never_fits
+from threegate.review.fitness import (
+    SandboxFacts,
+    fitness,
+    input_findings,
+    machine_facts,
+    placed_inputs,
+    sandbox_facts,
+    trail_findings,
+    workspace_fixes,
+)
+from threegate.runners.backend import RunNeed
 from threegate.trail.index import KnownRun
 from threegate.trail.payloads import Observed, Validated
 from threegate.trail.payloads.payload import Owner, owner_fields
@@ -60,20 +68,21 @@ class _Seen(NamedTuple):
 
     identity: tuple[int, ...]
     inputs: tuple[tuple[Path, str | None], ...] = ()
+    need: RunNeed | None = None
+    """Of a request."""
+    sandbox: SandboxFacts | None = None
+    """What was known of such runs."""
 
 
 class _Looked(NamedTuple):
-    """A request that was read: its report, its file's facts, and the digests of its inputs by name."""
+    """A request that was read: its report with what was found of its inputs and the machine, and its file's facts."""
 
     path: Path
     run: KnownRun | None
     report: Report
     facts: os.stat_result
-    digests: Mapping[str, str | None]
-    has_program: bool | None
-    """Whether the sandbox image has the argv's program, as far as that is known."""
-    never_fits: str | None
-    """Which of its limits no machine of the workspace can satisfy."""
+    again: bool
+    """Whether file and inputs are what they were, and only what is known of the machine has changed."""
 
 
 class _Owed(NamedTuple):
@@ -85,6 +94,8 @@ class _Owed(NamedTuple):
     request: Request | None
     asker: Owner | None
     run: KnownRun | None
+    again: bool = False
+    """Whether it was delivered before with other findings about the machine: nobody is notified again."""
 
 
 @dataclass
@@ -136,6 +147,8 @@ class Inbox:
     """What the budget kept out of the trail, as far as that is not recorded yet."""
     types: TypecheckQueue = field(init=False)
     """Drafts waiting for the type checker."""
+    _sandboxes: dict[RunNeed, tuple[float, SandboxFacts]] = field(default_factory=dict)
+    """What is known of runs with each need, and since when."""
 
     def __post_init__(self) -> None:
         most = limits.ONCE_HASHES if self.once else inf
@@ -239,7 +252,7 @@ class Inbox:
             facts = folder.stat(name)
         except OSError:
             return None
-        if self._looks[key] >= limits.ONCE_LOOKS or not self._is_new(key, facts):
+        if self._looks[key] >= limits.ONCE_LOOKS or not self._is_new(key, facts, policy):
             return None
         self.beat()
         try:
@@ -275,7 +288,7 @@ class Inbox:
             self.log.say("unreadable" if problem else "readable", file=f"{name}/", what=what)
         self._closed[name] = problem
 
-    def _is_new(self, key: str, facts: os.stat_result) -> bool:
+    def _is_new(self, key: str, facts: os.stat_result, policy: Policy) -> bool:
         seen = self._seen.get(key)
         if seen is None or seen.identity != identity_of(facts):
             return True
@@ -283,7 +296,19 @@ class Inbox:
         if any(found is PENDING for found, _ in now):
             self._awaited.update(place for place, _ in seen.inputs)
             return False
+        if seen.need is not None and self._sandbox(policy, seen.need) != seen.sandbox:
+            return True
         return any(found != digest for found, digest in now)
+
+    def _sandbox(self, policy: Policy, need: RunNeed) -> SandboxFacts:
+        """What is known of such runs, at most SANDBOX_KNOWN_SECONDS old."""
+        now = time.monotonic()
+        known = self._sandboxes.get(need)
+        if known is None or now - known[0] >= limits.SANDBOX_KNOWN_SECONDS:
+            if len(self._sandboxes) >= limits.VERDICT_BATCH:
+                self._sandboxes.clear()
+            known = self._sandboxes[need] = (now, sandbox_facts(self.workspace, policy.settings, need))
+        return known[1]
 
     def _look(
         self, folder: HeldFolder, run: KnownRun | None, name: str, facts: os.stat_result, policy: Policy
@@ -329,15 +354,18 @@ class Inbox:
             self._awaited.update(found.values())
             return None
         places = [(place, digests[item]) for item, place in found.items()]
-        self._seen[key] = _Seen(identity_of(facts), tuple(places))
         report = replace(report, fixes=propose_fixes(data, report, settings=settings, now=now))
-        known: bool | None = True
-        never = None
+        need = sandbox = None
         if (request := report.request) is not None:
-            known = running(request.backend).has_program(policy.settings.runners, request.action.program)
-            never = never_fits(self.workspace, policy.settings, request)
-            report = replace(report, findings=(*report.findings, *off_findings(policy.settings, request)))
-        return _Looked(folder.path / name, run, report, facts, digests, known, never)
+            need = RunNeed.of(request)
+            sandbox = self._sandbox(policy, need)
+            known = machine_facts(self.workspace, policy.settings, request, sandbox)
+            fit = fitness(request, known, placed_inputs(self.workspace, found, digests))
+            report = replace(report, findings=(*report.findings, *input_findings(request, digests), *fit))
+        before = self._seen.get(key)
+        self._seen[key] = seen = _Seen(identity_of(facts), tuple(places), need, sandbox)
+        again = before is not None and before[:3] == seen[:3]
+        return _Looked(folder.path / name, run, report, facts, again)
 
     def _quarantine(self, path: Path, facts: os.stat_result, owner: Owner, problem: str) -> None:
         """Something that is not a readable request: one line, one event, nothing else. Raises DiskFull."""
@@ -388,7 +416,7 @@ class Inbox:
 
     def _recorded(self, held: LockedTrail, looked: _Looked) -> _Owed | None:
         """Record one finding; return the verdict, None if it gets none. Raises DiskFull, TrailError, Unavailable."""
-        path, run, report, facts, digests, known, never = looked
+        path, run, report, facts, again = looked
         if isinstance(report.request_id, str) and held.index.is_spent(report.request_id):
             self._left_alone(held, path, report, _owner(run, facts))
             return None
@@ -401,16 +429,13 @@ class Inbox:
             # An operator may have decided between the reading and this lock.
             if held.index.id_used(report.request.request_id) and not _is_there(path, facts):
                 return None  # decided since it was read: its status is the decision's
-            findings += workspace_findings(
-                report.request, held.index, digests, owner=owner, has_program=known, never_fits=never
-            )
-            findings += action_findings(self.workspace, held.index, report.request)
+            findings += trail_findings(self.workspace, held.index, report.request, owner=owner)
             fixes += workspace_fixes(report.request, held.index, owner=owner)
             if exposure is not None and history is not None:  # only the trail knows which draft has a proposal
                 exposure = exposure.with_secret(secret_name(report.request.tool, history.proposal_sha256))
         valid = all(finding.severity != "error" for finding in findings)
         rules = sorted({finding.rule for finding in findings})
-        if self._budget.take(_owner(run, facts)):
+        if not again and self._budget.take(_owner(run, facts)):
             validated = Validated(
                 file=path.name,
                 sha256=report.sha256,
@@ -433,10 +458,13 @@ class Inbox:
         )
         # Who made the proposal, for a draft in tool-exec/drafts/, which the daemon itself wrote.
         asker = owner if from_inbox else history.owner if history is not None else None
-        if valid and from_inbox:
+        if not valid:
+            self.valid.discard(path)
+        elif from_inbox:
             self.valid.add(path)
-            self.on_valid(path)
-        return _Owed(path, facts, verdict, report.request, asker, held.index.run(asker))
+            if not again:
+                self.on_valid(path)
+        return _Owed(path, facts, verdict, report.request, asker, held.index.run(asker), again)
 
     def _deliver(self, owed: _Owed) -> bool:
         """Write a verdict and notify the plugins; False if the disk is full: then it is owed. Raises OSError."""
@@ -455,7 +483,7 @@ class Inbox:
             self.log.say("verdict", file=verdict.file, what=verdict.state)
         if owed.request is not None:
             self.types.add(folders, verdict, owed.request)
-        if verdict.state == "draft" and owed.request is not None and verdict.exposure is not None:
+        if not owed.again and verdict.state == "draft" and owed.request is not None and verdict.exposure is not None:
             changed = owed.facts.st_ctime_ns
             self.on_draft(verdict.file, owed.request, verdict.exposure, owed.asker, owed.run, changed)
         return True

@@ -144,19 +144,6 @@ class InputHashes:
                     self._waiting[owner] = jobs  # after the other owners
 
 
-def hash_now(workspace: Workspace, place: Path) -> str | None:
-    """The file's digest as the loop would get it, for a command that may wait; None if it is unusable."""
-    try:
-        with workspace.hold(place.parent) as folder:
-            descriptor, facts = folder.open_regular(place.name)
-    except OSError:
-        return None
-    job = _Job(place, descriptor, identity_of(facts), facts.st_size)
-    while facts.st_size <= limits.INPUT_FILE_BYTES and not _hash_piece(job):
-        pass
-    return _finished(job)
-
-
 def _hash_piece(job: _Job) -> bool:
     """Hash at most HASH_PIECE_BYTES more; return whether the file is done (or cannot be read)."""
     piece = min(job.left, limits.HASH_PIECE_BYTES)

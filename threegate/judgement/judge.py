@@ -360,7 +360,7 @@ def replay_clearance(about: Mapping[str, Any], request: Request, job: Job) -> Cl
 STOPPING_CODES = frozenset({"operators_changed", "clock_went_back"})
 """Approval failures that concern the workspace and not one request: nothing is launched meanwhile."""
 
-WAITING_CODES = STOPPING_CODES | {"quorum_missing", NOT_JUDGED, UNKNOWN_EVENT}
+WAITING_CODES = STOPPING_CODES | {"quorum_missing", "no_backend", NOT_JUDGED, UNKNOWN_EVENT}
 """Approval failures that a person or the clock can fix without a new approval: the request stays in approved/."""
 
 

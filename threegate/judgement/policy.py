@@ -1,7 +1,8 @@
 """The one frozen value on which decisions depend, and its digest (docs/spec/2-approval.md, "Policy").
 
-Invariant: everything besides the request that can change a decision is in a Policy and in its digest; it is
-loaded completely from bytes, and no decision reads a file.
+Invariant: everything besides the Job that can change a decision is in a Policy and in its digest; it is loaded
+completely from bytes, and no decision reads a file. Image, OCI runtime and root are in the Job of each request that
+they matter to, so that a new one voids the approvals of those only.
 """
 
 from __future__ import annotations
@@ -18,16 +19,14 @@ from threegate.contracts.compiled import NO_CONTRACTS, Compiled, read_folder
 from threegate.core import canonical
 from threegate.core.settings import Settings, parse_settings
 from threegate.core.workspace import Workspace
-from threegate.request.job import Platform, platform_of
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Settings, compiled contracts and platform, with the digest that an approval names."""
+    """Settings and compiled contracts, with the digest that an approval names."""
 
     settings: Settings
     contracts: Compiled
-    platform: Platform
     digest: str
     contract_digests: Mapping[str, str] = field(default_factory=dict)
     """sha256 of each file that the contracts were compiled from, by its path below contracts/."""
@@ -84,7 +83,6 @@ def make_policy(
             environment=environment,
             permit_timeout_allow=settings.contracts.permit_timeout_allow,
         )
-    platform = platform_of(settings, facts["seccomp"])
     key = settings.workspace.id.encode()
     # Keyed with the workspace's id: a digest of a short secret could be guessed by trying values.
     named = {
@@ -99,15 +97,12 @@ def make_policy(
             settings=settings.deciding(),
             contracts=digests,
             environment=named,
-            image=platform.image,
-            egress_image=platform.egress_image,
-            runtime=platform.runtime,
             # Another version may decide otherwise about the same bytes.
             threegate=__version__,
             **facts,
         )
     )
-    return Policy(settings, compiled, platform, canonical.sha256_hex(document), digests, document, contract_files)
+    return Policy(settings, compiled, canonical.sha256_hex(document), digests, document, contract_files)
 
 
 def _keyed_hash(key: bytes, name: str, value: str) -> str:

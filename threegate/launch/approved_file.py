@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,10 +19,12 @@ from threegate.core.errors import Refused
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner, facts_for_launch
+from threegate.launch.signed_platform import approved_as, choose_platform
 from threegate.request.backend import BACKENDS, Binding, Bound
-from threegate.request.job import Job, build_job
+from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import InputFile, Request
 from threegate.request.shown_whole import unread_inputs
+from threegate.runners.machine import platforms
 from threegate.trail import moves
 from threegate.trail.history import RequestHistory
 from threegate.trail.index import KnownRun
@@ -51,6 +54,10 @@ class Approved:
     """sha256 of the file ("") and of each signature next to it (".sig", ".sig.NAME"), as read."""
     bound: Bound
     """What is known of it here besides."""
+    platform: Platform
+    """On what `job` runs: the one that was signed, if it is still possible."""
+    elsewhere: tuple[str, str] | None = None
+    """Code and words if it was signed for another platform than that."""
 
     @property
     def request_id(self) -> str:
@@ -121,6 +128,7 @@ def facts_of_approved(
         approved.job,
         signature=approved.signature,
         countersignatures={**approved.countersignatures, **(more or {})},
+        elsewhere=approved.elsewhere,
     )
 
 
@@ -159,6 +167,7 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
         message = f"{first.rule} at line {first.line}: {first.message}"
         return _unrunnable(path, identity, history, "request_invalid", message, digests)
 
+    signature = beside.pop(f"{path.name}.sig", None)
     inputs = {item.sha256: context.workspace.inputs / item.sha256 for item in request.inputs}
 
     def pinned(item: InputFile) -> BinaryIO:
@@ -170,27 +179,42 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
         bound = Binding(context.workspace, policy.settings, context.trail, request, pinned, owner).bound()
         if bound.unfit is not None:
             raise bound.unfit
-        job = build_job(
+        build = partial(
+            build_job,
             replace(request, action=bound.action),
             input_sizes={digest: file.lstat().st_size for digest, file in inputs.items()},
-            platform=policy.platform,
             write_class=context.contracts.write_class(policy, request),
             time_cap_sec=context.contracts.time_cap_sec(policy, request),
             proposal_sha256=history.proposal_sha256 if history else None,
             unread=unread_inputs(request, pinned),
         )
+        possible = platforms(policy.settings, request.backend)
+        platform, elsewhere = choose_platform(possible, build, approved_as(request.request_id, signature, history))
+        job = build(platform=platform)
     except (Refused, OSError) as error:
         # Whoever promotes by hand learns first that the approval is missing: it would have copied the inputs too.
-        if f"{path.name}.sig" not in beside and policy.settings.approval.signature == "required":
+        if signature is None and policy.settings.approval.signature == "required":
             return _unrunnable(path, identity, history, "signature_missing", NO_SIGNATURE, digests)
         if isinstance(error, Refused):
             return _unrunnable(path, identity, history, error.code, str(error), digests)
         message = f"the input {Path(error.filename).name[:12]}… of tool-exec/inputs cannot be read ({error.strerror})"
         return _unrunnable(path, identity, history, "input_missing", message, digests)
-    signature = beside.pop(f"{path.name}.sig", None)
     further = {name.removeprefix(f"{path.name}.sig."): found for name, found in beside.items()}
     return Approved(
-        path, identity, data, request, job, signature, further, history, owner, policy.digest, digests, bound
+        path=path,
+        identity=identity,
+        data=data,
+        request=request,
+        job=job,
+        signature=signature,
+        countersignatures=further,
+        history=history,
+        owner=owner,
+        policy=policy.digest,
+        digests=digests,
+        bound=bound,
+        platform=platform,
+        elsewhere=elsewhere,
     )
 
 

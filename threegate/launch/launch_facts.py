@@ -42,6 +42,7 @@ def facts_for_launch(
     signature: bytes | None,
     countersignatures: Mapping[str, bytes],
     draft: DraftFacts | None = None,
+    elsewhere: tuple[str, str] | None = None,
 ) -> LaunchFacts:
     """The current facts of a launch, under the trail's lock; `draft` for one that is not promoted yet. Raises
     TrailError, OSError.
@@ -88,6 +89,7 @@ def facts_for_launch(
         grant_uses=index.grant_uses,
         mode=settings.approval.signature,
         shown_sha256=shown,
+        elsewhere=elsewhere,
     )
 
 

@@ -97,7 +97,8 @@ class PastCalls:
             request,
             # Contracts see names and digests of inputs, but no sizes.
             input_sizes={item.sha256: 0 for item in request.inputs},
-            platform=Platform(image=self.policy.platform.image),
+            # A contract names an image of the engine only, so a call that named another one never ran.
+            platform=Platform(image=self.policy.settings.runners.era.image),
             time_cap_sec=self._time_cap_sec(self.policy, request),
         )
         return call_of(self.policy, request, job, claimed.contract.session or "")

@@ -181,7 +181,7 @@ def _evidence(context: Context, approved: Approved) -> Evidence:
         policy_sha256=context.policy.digest,
         write_class=context.contracts.write_class(context.policy, request),
         time_cap_sec=context.contracts.time_cap_sec(context.policy, request),
-        platform=context.policy.platform,
+        platform=approved.platform,
     )
 
 

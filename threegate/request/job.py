@@ -7,9 +7,9 @@ runner needs nothing but it and the pinned inputs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from threegate.core import canonical, limits
 from threegate.request.action import Action
@@ -17,9 +17,10 @@ from threegate.request.backend import BACKENDS
 from threegate.request.exposure import Exposure
 from threegate.request.model import Request, Risk, Sensitivity, exposure_of
 
-if TYPE_CHECKING:
-    from threegate.core.settings import Settings
-
+BUBBLEWRAP: Final = "bubblewrap"
+"""`runtime` of a Job that runs without an engine."""
+WATCHED: Final = "watched, not enforced by the kernel"
+"""The words about memory without a cgroup, in results, `doctor` and on the card."""
 PROXY_URL = "http://127.0.0.1:3128"
 
 ERA_ENVIRONMENT: Mapping[str, str] = {
@@ -69,12 +70,55 @@ class JobLimits:
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What of the machine decides what a run means: image digests, OCI runtime, seccomp profile's sha256."""
+    """What of the machine decides what a run means: image digests, OCI runtime, seccomp profile's sha256.
+
+    Without an engine `runtime` is ``bubblewrap`` and `image` the identity of its root file system,
+    ``root:sha256:`` and 64 hex digits.
+    """
 
     image: str = ""
     egress_image: str = ""
     runtime: str = ""
     seccomp_sha256: str = ""
+
+    @property
+    def engine(self) -> bool:
+        """Whether a container engine runs it."""
+        return self.runtime != BUBBLEWRAP
+
+    def difference(self, now: Sequence[Platform]) -> str:
+        """What changed, as one line, where a Job names this platform and could name one of `now` today."""
+        same = [other for other in now if other.runtime == self.runtime]
+        if not same:
+            return f"these settings no longer allow a run by {self.way}"
+        if self.image != same[0].image:
+            return "the ERA image changed" if self.engine else "the packages of this machine, or its root, changed"
+        return (
+            "the egress image changed" if self.egress_image != same[0].egress_image else "the seccomp profile changed"
+        )
+
+    def to_json(self) -> dict[str, str] | None:
+        """In the form of an event; None if nothing of the machine matters."""
+        return asdict(self) if self != Platform() else None
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, str]) -> Platform:
+        """Read it again; what is missing is empty."""
+        return cls(*(value.get(item.name, "") for item in fields(cls)))
+
+    @property
+    def way(self) -> str:
+        """By what it runs, in words."""
+        return (self.runtime or "the container engine") if self.engine else BUBBLEWRAP
+
+
+@dataclass(frozen=True, slots=True)
+class Platforms:
+    """The platforms that the settings and this machine allow, the preferred first."""
+
+    now: tuple[Platform, ...]
+    unknown: str = ""
+    """Why another one is not known at the moment, as one line; empty: there is no other."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +178,11 @@ class Job:
             # Only where there are any: docs/spec/2-approval.md.
             **({"unread": list(self.unread)} if self.unread else {}),
         }
+
+    @property
+    def platform(self) -> Platform:
+        """On what it runs; one without an engine's network names no egress image."""
+        return Platform(self.image, self.egress_image, self.runtime, self.seccomp_sha256)
 
     @cached_property
     def digest(self) -> str:
@@ -215,9 +264,3 @@ def build_job(
         proposal_sha256=proposal_sha256,
         unread=tuple(unread),
     )
-
-
-def platform_of(settings: Settings, seccomp_sha256: str) -> Platform:
-    """The platform that the settings name."""
-    era = settings.runners.era
-    return Platform(era.image, era.egress_image, era.runtime, seccomp_sha256)

@@ -30,7 +30,7 @@ APPROVAL: Final[dict[str, str]] = {
     "the call again",
     "input_missing": "a pinned input no longer exists",
     "input_changed": "an input differs from the one that was declared or signed",
-    "policy_changed": "settings, contracts, images or versions changed since: approve again",
+    "policy_changed": "settings, contracts or versions changed since: approve again",
     "operators_changed": "the operators' files differ from the recorded ones: check them, then `threegate "
     "operator record`",
     "workspace_mismatch": "another workspace, or moved: `threegate settings adopt`; or approved before an adoption",
@@ -103,6 +103,8 @@ OTHERS: Final[dict[str, str]] = {
     "program_missing": (
         "the sandbox image lacks the program: name another, or let the operator build an image that has it"
     ),
+    "input_undeclared": "the command names a file of /in that no declared input brings: declare it, or name another",
+    "script_unfit": "the Python that the command runs would not be loaded: it does not parse, or a module is missing",
     "source_missing": "the plugin that made the draft is off or absent, and only it can check the draft",
     "proposal_changed": "the proposal would now become a different draft: have it drafted again",
     "project_changed": "the project differs from the one the change was made from: have it proposed again",
@@ -252,7 +254,11 @@ DOCTOR: Final[dict[str, str]] = {
     "plugins": "the plugins: which are on, which are off, and which are missing here",
     "projects": "the projects that this account can change, and why it cannot change the others",
     "daemon": "whether a daemon is running for this workspace: without one nothing is started",
-    "engine": "the container engine of ERA requests; without one they wait",
+    "bubblewrap": "whether ERA requests can run without a container engine: bubblewrap, user namespaces, the root",
+    "era root": "the root file system of runs without an engine, and the digest that their approvals name",
+    "era network": "what a run without an engine lacks for the hosts of its allowlist",
+    "era limits": "whether the kernel enforces all limits of runs without an engine, or memory is only watched",
+    "engine": "the container engine of ERA requests; without one they run in bubblewrap",
     "workers": "how many workers of a cluster accept work, where they run everything",
     "cluster: ": "a worker of the cluster: its version, its operators, and when it was last heard",
     "cluster: certificates": "the certificates of daemon, CA and broker, and how long they are valid",
@@ -263,7 +269,7 @@ DOCTOR: Final[dict[str, str]] = {
     "egress_image": "the image of the proxy, the only way to a network",
     "monty": "the embedded sandbox",
     "monty worker": "whether a process of the embedded sandbox starts and answers",
-    "era walls": "what a short test run tries from inside a container",
+    "era walls": "what a short test run tries from inside the sandbox for commands",
     "era: the way out": "whether a container reaches a network through the proxy, and only through it",
     "tools": "the tool servers: whether each matches what was signed, and whose rights it has",
     "agents": "the agents that `threegate agent run` finds on this account's PATH",
@@ -280,7 +286,7 @@ DOCTOR: Final[dict[str, str]] = {
 """Lines of `threegate doctor`, by name."""
 
 WALLS: Final[dict[str, str]] = {
-    "era: ": "a restriction of the container sandbox, tested from inside by a short run; `failure`: it was "
+    "era: ": "a restriction of the sandbox for commands, tested from inside by a short run; `failure`: it was "
     "broken, run nothing in it",
     "monty: ": "a restriction of the embedded sandbox, tested from inside by a short run; `failure`: it was "
     "broken, run nothing in it",

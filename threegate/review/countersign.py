@@ -26,6 +26,7 @@ from threegate.launch.approved_file import Approved, Unrunnable, facts_of_approv
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import batch_place
 from threegate.review.compare import differs_from_last
+from threegate.review.fitness import fitness, machine_facts
 from threegate.review.group_screen import Group, why_alone
 from threegate.review.input_copies import InputCopy
 from threegate.review.reviewed_draft import Draft, ReviewedDraft, assess_on_trial, refuse_bad_clock
@@ -161,6 +162,8 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
         now, run = held.now, held.index.run(owner)
         decision, _ = context.contracts.decide(held, context.policy, request, job, now)
     report = context.read(approved.data, approved.path.name, "approved", now)
+    facts = machine_facts(context.workspace, context.policy.settings, request)
+    opened = {copy.name: copy for copy in copies}
     return ReviewedDraft(
         draft=Draft(approved.path, approved.data, approved.identity, owner),
         report=report,
@@ -173,6 +176,7 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
         differs=differs_from_last(context.workspace, request),
         bound=approved.bound,
         unfit=approved.bound.why_unfit(),
+        fit=fitness(request, facts, lambda item: opened[item.name].open()),
     )
 
 

@@ -13,6 +13,7 @@ from threegate.approval.shown.request_sections import action_texts, exposure_ite
 from threegate.approval.statement import format_utc
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Note, Section
 from threegate.launch.results.result_facts import ResultFacts
+from threegate.request.job import BUBBLEWRAP
 from threegate.request.model import Request
 from threegate.request.report import Report
 from threegate.trail.history import RequestHistory
@@ -129,7 +130,8 @@ def _asked(request: Request) -> Iterator[Item]:
 
 
 def _enforced(facts: ResultFacts) -> Iterator[Item]:
-    for name, value in (("backend", facts.backend), ("image", facts.image), ("OCI runtime", facts.runtime)):
+    image, runtime = ("root", "sandbox") if facts.runtime == BUBBLEWRAP else ("image", "OCI runtime")
+    for name, value in (("backend", facts.backend), (image, facts.image), (runtime, facts.runtime)):
         if value:
             yield Field(name, value)
     for name in sorted(facts.effective_limits):

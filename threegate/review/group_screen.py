@@ -66,7 +66,8 @@ def _told_beside(member: ReviewedDraft) -> tuple[object, ...]:
     """What its screen shows beside the signed text, except inputs and the comparison with the last of its shape."""
     warnings = {(item.rule, item.message) for item in member.report.findings if item.severity == "warning"}
     assessment = member.assessment
-    return warnings, member.image_has_program, assessment.to_json(), assessment.aana_reasons
+    fit = {(item.rule, item.message) for item in member.fit}
+    return warnings, fit, assessment.to_json(), assessment.aana_reasons
 
 
 def render_group(

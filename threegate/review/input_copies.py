@@ -78,6 +78,25 @@ def seen_inputs(
         yield tuple(seen)
 
 
+def digest_now(workspace: Workspace, place: Path) -> str | None:
+    """The digest of an input where it is, as the daemon would get it; None if it is unusable."""
+    try:
+        with workspace.hold(place.parent) as folder:
+            descriptor, facts = folder.open_regular(place.name)
+    except OSError:
+        return None
+    try:
+        if facts.st_size > limits.INPUT_FILE_BYTES:
+            return None
+        found = _digest_of(descriptor, Path(f"/proc/self/fd/{descriptor}"))
+        now = os.fstat(descriptor)
+        return found if (now.st_size, now.st_mtime_ns) == (facts.st_size, facts.st_mtime_ns) else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
 def _check_digest(sha256: str, item: InputFile, shown: str) -> None:
     if sha256 != item.sha256:
         raise Refused("input_changed", f"{shown}: has the sha256 {sha256}, the request declares {item.sha256}")

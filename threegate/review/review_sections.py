@@ -15,8 +15,10 @@ from threegate.core.errors import Refused
 from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Quote, Section
 from threegate.core.settings import Settings
 from threegate.request.backend import BACKENDS
+from threegate.review.fitness import waits_for
 from threegate.review.preview import previews
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
+from threegate.runners.backend import running
 
 # Lines of an input that is not code, on the short screen.
 _PREVIEW: Final = 10
@@ -35,7 +37,7 @@ def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: st
             run=reviewed.run,
         ),
         Beside(
-            card=tuple(_card(reviewed, settings.approval.draft_ttl)),
+            card=tuple(_card(reviewed, settings)),
             warnings=(*unread, *_warnings(reviewed)),
             inputs=inputs,
             digests=(Fact("draft", reviewed.request.sha256),),
@@ -45,7 +47,8 @@ def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: st
     )
 
 
-def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
+def _card(reviewed: ReviewedDraft, settings: Settings) -> Iterator[Item]:
+    draft_ttl = settings.approval.draft_ttl
     if reviewed.differs is None:
         yield Fact("differs", "no request of this shape was approved before")
     else:
@@ -56,6 +59,8 @@ def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
         yield Fact("can run", f"no: {refusal.code}")
     else:
         yield Fact("can run", _can_run(reviewed))
+    if place := running(reviewed.job.backend).place(settings, reviewed.job):
+        yield Field("runs on", place)
     others = [way for way in reviewed.bound.ways if way != reviewed.bound.way]
     if others and reviewed.request.stage == "draft":
         yield Fact("or deliver", f"{' or '.join(others)}: threegate approve … --deliver {others[0]}")
@@ -65,8 +70,10 @@ def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
 
 
 def _can_run(reviewed: ReviewedDraft) -> str:
+    waits = waits_for(reviewed.fit)
     if reviewed.assessment.contract_holds:
-        return "yes, the gates would let it pass now"
+        # The line names our settings and the engine's socket, nothing of the request.
+        return waits or "yes, the gates would let it pass now"
     return f"not yet: the contracts say {reviewed.assessment.contract.verdict} now, see below"
 
 
@@ -101,16 +108,12 @@ def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[
 
 
 def _warnings(reviewed: ReviewedDraft) -> Iterator[Warning_]:
-    job = reviewed.job
     if reviewed.unfit is not None:
         yield (Note("IT CANNOT BE APPLIED NOW:"), Quote(str(reviewed.unfit), "", None))
-    if reviewed.never_fits is not None:
-        yield (Note(reviewed.never_fits),)
-    if reviewed.image_has_program is False:
-        yield (Quote(job.action.program, "the sandbox image has no such program, the run could only fail:", None),)
-    if reviewed.image_has_program is None:
-        yield (Note("whether the sandbox image has this program is not known"),)
-    for finding in reviewed.report.findings:
+    for finding in reviewed.fit:
+        if finding.severity == "error":
+            yield (Quote(finding.message, f"IT COULD ONLY FAIL, {finding.rule} line {finding.line}:", None),)
+    for finding in (*reviewed.report.findings, *reviewed.fit):
         if finding.severity == "warning":
             yield (Quote(finding.message, f"{finding.rule} line {finding.line}:", None),)
 

@@ -20,7 +20,6 @@ from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.file_names import is_request_name
 from threegate.core.held_folder import HeldFolder
-from threegate.core.secretscan.scan import mask_secrets
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Assessment, assess
 from threegate.launch.approved_file import refuse_other_project
@@ -29,15 +28,15 @@ from threegate.request.backend import BACKENDS, Binding, Bound
 from threegate.request.job import Job, build_job
 from threegate.request.model import Delivery, InputFile, Request
 from threegate.request.reader import read_request
-from threegate.request.report import Report
+from threegate.request.report import Finding, Report
 from threegate.request.shown_whole import OpenInput, unread_inputs
 from threegate.request.tar_reader import TarError, read_tar
 from threegate.request.typecheck import type_findings
 from threegate.review.compare import differs_from_last
 from threegate.review.draft_sources import PlacedDraft, check_draft, placed_at, placed_named
+from threegate.review.fitness import fitness, machine_facts, refuse_unfit
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
-from threegate.runners.backend import running
-from threegate.runners.machine import never_fits
+from threegate.runners.machine import platforms
 from threegate.trail.history import RequestHistory, refuse_unknown_event
 from threegate.trail.index import KnownRun
 from threegate.trail.payloads import Rejected
@@ -91,10 +90,8 @@ class ReviewedDraft:
     """What is known of it here besides."""
     unfit: Refused | None = None
     """Why it cannot be done as things are now."""
-    never_fits: str | None = None
-    """Which of its limits no machine of the workspace can satisfy, as one line."""
-    image_has_program: bool | None = True
-    """Whether the sandbox image has the program that argv starts with; None if that is not known."""
+    fit: tuple[Finding, ...] = ()
+    """What would keep it from running here, and as warnings what it would wait for (fitness.py)."""
 
     @property
     def owner(self) -> Owner | None:
@@ -275,7 +272,7 @@ def _reviewed(
         job = build_job(
             replace(request, action=bound.action),
             input_sizes={copy.sha256: copy.size for copy in copies},
-            platform=context.policy.platform,
+            platform=platforms(settings, request.backend).now[0],
             write_class=contracts.write_class(context.policy, request),
             time_cap_sec=contracts.time_cap_sec(context.policy, request),
             proposal_sha256=proposal,
@@ -299,8 +296,7 @@ def _reviewed(
         differs=differs_from_last(context.workspace, request) if compared else None,
         bound=bound,
         unfit=bound.why_unfit(),
-        never_fits=never_fits(context.workspace, settings, request),
-        image_has_program=running(job.backend).has_program(settings.runners, job.action.program),
+        fit=fitness(request, machine_facts(context.workspace, settings, request), open_input),
     )
 
 
@@ -347,10 +343,7 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
     """A request that the gates would refuse anyway is not signed (docs/spec/3-aana.md). Raises Refused."""
     if reviewed.unfit is not None:
         raise reviewed.unfit
-    if reviewed.image_has_program is False:
-        raise Refused("program_missing", missing_program_text(reviewed.job.action.program))
-    if reviewed.never_fits is not None:
-        raise Refused("no_backend", reviewed.never_fits)
+    refuse_unfit(reviewed.fit)
     assessment = reviewed.assessment
     contract = assessment.contract
     passing = {item.code for item in contract.reasons} <= PASSING
@@ -378,12 +371,6 @@ def refuse_anothers(history: RequestHistory | None, draft: Draft) -> None:
 def who_asks(owner: Owner | None) -> str:
     """The owner of a draft, in words."""
     return f"the agent's run {owner}" if isinstance(owner, str) else f"the account with uid {owner}"
-
-
-def missing_program_text(program: str) -> str:
-    """One line about a program that the sandbox image is known to lack."""
-    shown = f"the sandbox image has no program {mask_secrets(program)[:60]!r}"
-    return f"{shown}: the run could only fail; name another, or build an image that has it"
 
 
 def refuse_used(held: LockedTrail, request: Request) -> None:

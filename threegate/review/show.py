@@ -9,7 +9,7 @@ import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from threegate.request.model import InputFile
 from threegate.request.reader import read_request
 from threegate.request.report import Report
 from threegate.review.draft_sources import place_of, placed_at, placed_named
+from threegate.review.fitness import draft_findings
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.review.status import verdict_of
 from threegate.trail import moves
@@ -74,6 +75,8 @@ def show_request(workspace: Workspace, which: str) -> Shown:
     with Trail(workspace).locked() as held:
         history = held.index.history(which)
     path = _find_path(workspace, which) if history is None else moves.find_file(workspace, history)
+    if path is None and history is not None and history.approved is None and history.end is None:
+        path = _find_path(workspace, which)  # a draft: no move of it was announced yet
     report = _read(workspace, path) if path is not None else None
     request_id: str | None = which
     if path is not None and report is not None:
@@ -92,6 +95,17 @@ def show_request(workspace: Workspace, which: str) -> Shown:
         events=tuple(events),
         results=results_of(workspace, request_id) if request_id else (),
     )
+
+
+def with_fitness(workspace: Workspace, shown: Shown) -> Shown:
+    """The same for a draft with what is found of whether it can run here."""
+    path, report = shown.path, shown.report
+    if path is None or report is None or report.request is None or path.parent not in workspace.draft_folders():
+        return shown
+    if placed_at(workspace, path) is not None:
+        return shown
+    found = draft_findings(workspace, report.request, path, Trail(workspace))
+    return replace(shown, report=replace(report, findings=(*report.findings, *found)))
 
 
 def results_of(workspace: Workspace, request_id: str) -> tuple[Path, ...]:

@@ -10,14 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, cast
 
 from threegate.core.errors import ThreeGateError
 from threegate.core.plugins import OFF, PLUGINS
 from threegate.request.backend import BACKENDS, Backend
+from threegate.request.job import Job, Platform, Platforms
 
 if TYPE_CHECKING:
     from threegate.core.settings import RunnersSettings, SecretReference, Settings
+    from threegate.request.model import Request
+    from threegate.request.sandbox_contents import Contents
     from threegate.runners.interface import Runner
 
 LineState = Literal["ok", "warning", "failure"]
@@ -31,6 +34,20 @@ class DoctorLine:
     state: LineState
     seen: str
     fix: str = ""
+
+
+class RunNeed(NamedTuple):
+    """What decides, besides the machine, whether a run could start now."""
+
+    backend: str
+    network: bool
+    cpus: Decimal
+    memory_mb: int
+
+    @classmethod
+    def of(cls, request: Request) -> RunNeed:
+        """What a request needs."""
+        return cls(request.backend, request.network != "none", request.cpu_limit, request.memory_limit_mb)
 
 
 def guarded(name: str, check: Callable[[], Iterable[DoctorLine]], failure: LineState = "failure") -> list[DoctorLine]:
@@ -111,9 +128,23 @@ class RunningBackend(Backend):
         """
         return {}
 
-    def has_program(self, settings: RunnersSettings, program: str) -> bool | None:
-        """Whether a run would find the program that it starts, if it starts one; None if that is not known."""
-        return True
+    def platforms(self, settings: Settings, *, here: bool) -> Platforms:
+        """On which platforms its runs are possible, the preferred first; `here`: on this machine, not on workers."""
+        return Platforms((Platform(),))
+
+    def place(self, settings: Settings, job: Job) -> str:
+        """Where this job would run, in words for the card; empty: there is nothing to say of it."""
+        return ""
+
+    def contents(self, settings: RunnersSettings, platform: Platform) -> Contents | None:
+        """What a run on a platform finds of programs and modules, as far as that is known; None: it starts none."""
+        return None
+
+    def blocked(self, settings: Settings, need: RunNeed, platform: Platform) -> DoctorLine | None:
+        """What a run on a platform could not start without now, with what to type; None, or a line that is ok: nothing.
+        Answers within seconds.
+        """
+        return self.answers(settings)
 
 
 def running(name: str) -> RunningBackend:

@@ -21,7 +21,7 @@ from threegate.core.errors import ThreeGateError, Unavailable
 from threegate.core.plugins import Place
 from threegate.core.settings import SECTIONS, RunnersSettings, Settings
 from threegate.core.workspace import Workspace
-from threegate.request.job import Job
+from threegate.request.job import Job, Platforms
 from threegate.request.model import Request
 from threegate.runners.backend import DoctorLine, backends, make_runner, running
 from threegate.runners.interface import Runner
@@ -231,6 +231,11 @@ def refuse_absent(settings: Settings) -> None:
                 f"{plugin.why_absent()}; [{name}] in threegate.toml is for it: to run everything here, "
                 f'set plugins.off = ["{plugin.name}"]'
             )
+
+
+def platforms(settings: Settings, backend: str) -> Platforms:
+    """On which platforms requests of a backend can run, the preferred first."""
+    return running(backend).platforms(settings, here=machine_of(settings) is THIS_MACHINE)
 
 
 def never_fits(workspace: Workspace, settings: Settings, request: Request) -> str | None:

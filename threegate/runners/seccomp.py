@@ -73,8 +73,13 @@ def _allow(names: list[str], *args: dict[str, Any]) -> dict[str, Any]:
     return {"names": names, "action": "SCMP_ACT_ALLOW", "args": list(args)}
 
 
-def profile() -> dict[str, Any]:
-    """The profile in the engine's format (`security_opt seccomp=`)."""
+_REFUSED_WITHOUT_ENGINE = frozenset({"memfd_create", "sched_setaffinity", "shmget"})
+"""What a run without an engine may not do: take cores that it was not given, and memory that no watcher sees."""
+
+
+def profile(*, engine: bool = True) -> dict[str, Any]:
+    """The profile in the engine's format (`security_opt seccomp=`), or that of a run by bubblewrap."""
+    allowed = _ALLOWED if engine else [name for name in _ALLOWED if name not in _REFUSED_WITHOUT_ENGINE]
     no_namespace = {"index": 0, "value": _NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
     return {
         "defaultAction": "SCMP_ACT_ERRNO",
@@ -84,7 +89,7 @@ def profile() -> dict[str, Any]:
             {"architecture": "SCMP_ARCH_AARCH64", "subArchitectures": []},
         ],
         "syscalls": [
-            _allow(_ALLOWED),
+            _allow(allowed),
             _allow(["clone"], no_namespace),
             {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": _ENOSYS, "args": []},
             *(_allow(["personality"], _equal(0, value)) for value in _PERSONALITIES),
@@ -98,3 +103,8 @@ SECCOMP_JSON = json.dumps(profile(), sort_keys=True, separators=(",", ":"))
 """The profile's text for the engine."""
 SECCOMP_SHA256 = sha256_hex(SECCOMP_JSON.encode())
 """Its digest, part of the policy and of every Job."""
+
+BUBBLEWRAP_SECCOMP_SHA256 = sha256_hex(
+    json.dumps(profile(engine=False), sort_keys=True, separators=(",", ":")).encode()
+)
+"""The digest of the profile of a run without an engine, part of every Job that runs so."""

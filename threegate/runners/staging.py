@@ -263,12 +263,12 @@ class _Collector:
             if exceeded:
                 self.left_out.append(path)
             return None
-        if (reason := _refusal(facts)) is not None:
+        if (reason := refused_kind(facts)) is not None:
             return reason
         descriptor = os.open(path.name, _READ, dir_fd=folder)
         try:
             facts = os.fstat(descriptor)  # again: the name may be another file than a moment before
-            reason = _refusal(facts) or self._found.refusal(facts.st_size, self._bounds)
+            reason = refused_kind(facts) or self._found.refusal(facts.st_size, self._bounds)
             if reason is None:
                 digest, size = _hash(descriptor)
                 if size != facts.st_size:
@@ -280,7 +280,7 @@ class _Collector:
         return reason
 
 
-def _refusal(facts: os.stat_result) -> str | None:
+def refused_kind(facts: os.stat_result) -> str | None:
     """Why a file is not collected because of its kind, or None."""
     kinds = {
         stat.S_IFLNK: "a symbolic link",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from threegate.core import limits
 from threegate.runners.jail.jail import WALLS, Account, Bound, Jail, measure_walls
 
 _ADD_KEY, _USER_KEYRING = 248, -4
+_BOUNDS = re.compile(r"size=\d+,nr_inodes=\d+,")
 
 _LOOK = """
 import json, os
@@ -190,12 +192,24 @@ print(made, flush=True)
             first.communicate(timeout=20)
 
 
+def test_bubblewraps_first_process_has_the_limit_too() -> None:
+    """The program has its account, so it can change its memory: it must gain nothing by that."""
+    jail_programs()
+    code = "import sys; sys.stdin.read(); print(*(open(f'/proc/{p}/limits').read() for p in (1, 'self')))"
+    process = Jail(_account(), processes=40).start(
+        ["/usr/bin/python3", "-c", code], stdin=-1, stdout=-1, stderr=subprocess.DEVNULL, begin=False
+    )
+    out, _ = process.communicate(timeout=60)
+    process.wait_empty()
+    lines = [line.split() for line in out.decode().splitlines() if line.startswith("Max processes")]
+    assert lines == [["Max", "processes", "40", "40", "processes"]] * 2
+
+
 def test_the_edges_are_walls_that_are_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """A jail without one of them is not taken for a complete one."""
     edges = ("read-only system", "memory files limit", "processes limit")
     assert set(edges) < set(WALLS)
     jail_programs()
-    from threegate.runners.jail import jail as jails
 
     def missing() -> list[str]:
         return [name for name, holds in measure_walls(_account()).items() if not holds]
@@ -218,5 +232,6 @@ def test_the_edges_are_walls_that_are_read_back(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(Jail, "_bubblewrap", without(words))
         assert missing() == names
     monkeypatch.setattr(Jail, "_bubblewrap", complete)
-    monkeypatch.setattr(jails, "_STAGING", jails._STAGING.replace(",$2", ""))
+    tables = Jail._tables
+    monkeypatch.setattr(Jail, "_tables", lambda self: tuple(_BOUNDS.sub("", table) for table in tables(self)))
     assert missing() == ["memory files limit"]

@@ -96,7 +96,7 @@ def test_one_byte_that_is_no_text_does_not_turn_a_script_into_hex(bench: Bench) 
     path = draft(bench, "python3 run.py", run_py=b"# caf\xe9\nimport os\n" + EVIL.encode())
     lines = screen(bench, path)
     assert any(line.endswith("| # caf\\xe9") for line in lines) and any(line.endswith(EVIL) for line in lines)
-    assert "  NOT SHOWN WHOLE:" in lines[:14]
+    assert "  NOT SHOWN WHOLE:" in lines[:17]
     with reviewed(bench, path) as found:
         assert found.job.unread == ("run.py",) and found.job.effective_risk == "medium"
 
@@ -108,15 +108,15 @@ def test_text_followed_by_a_zip_is_named_and_raises_the_risk(bench: Bench) -> No
         archive.writestr("__main__.py", EVIL)
     path = draft(bench, "python3 run.py", run_py=stream.getvalue())
     lines = screen(bench, path)
-    assert "  NOT SHOWN WHOLE:" in lines[:14]
-    assert "text followed by a zip archive" in " ".join(line.strip() for line in lines[:16])
+    assert "  NOT SHOWN WHOLE:" in lines[:17]
+    assert "text followed by a zip archive" in " ".join(line.strip() for line in lines[:19])
     with reviewed(bench, path) as found:
         assert found.job.effective_risk == "medium"
 
 
 def test_a_script_in_another_encoding_is_named(bench: Bench) -> None:
     path = draft(bench, "python3 run.py", run_py=b"# coding: utf-7\n# harmless +AAo-import os\n")
-    assert "another encoding" in " ".join(line.strip() for line in screen(bench, path)[:16])
+    assert "another encoding" in " ".join(line.strip() for line in screen(bench, path)[:19])
 
 
 def test_the_files_of_a_tar_are_shown_whole(bench: Bench) -> None:
@@ -148,7 +148,7 @@ def test_a_tar_with_a_size_that_lies_is_refused_before_anybody_signs(bench: Benc
 def test_more_than_a_person_reads_is_named(bench: Bench) -> None:
     path = draft(bench, "python3 run.py", run_py=b"x = 1\n" * limits.SHOWN_BYTES)
     lines = screen(bench, path)
-    assert "  NOT SHOWN WHOLE:" in lines[:14] and len(lines) < 2000
+    assert "  NOT SHOWN WHOLE:" in lines[:17] and len(lines) < 2000
 
 
 def long_script() -> bytes:
@@ -223,7 +223,7 @@ def test_a_request_that_was_claimed_names_the_command_too(bench: Bench) -> None:
 
 
 def test_the_job_at_the_launch_is_the_one_that_was_signed(bench: Bench) -> None:
-    path = draft(bench, "python3 run.py", run_py=b"\xff\xfe")
+    path = draft(bench, "python3 run.py", run_py=b"# coding: latin-1\n# \xff\xfe\n")
     done = bench.approve(path)
     approved = read_approved(bench.context, done.path)
     assert isinstance(approved, Approved) and approved.job.unread == ("run.py",)

@@ -51,7 +51,7 @@ def signed_place(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("signed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        place = make_place(folder)
+        place = make_place(folder, settings={"runners.era.runtime": "engine"})
         name = request_id("verified")
         place.approve(place.drop(monty_draft(name, "1 + 1")))
     return place, name, folder / "state"

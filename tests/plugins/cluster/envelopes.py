@@ -20,7 +20,7 @@ from threegate.judgement.policy import load_policy
 from threegate.plugins.cluster.job_envelope import JobEnvelope, make_envelope, seal_envelope
 from threegate.request.job import build_job
 from threegate.request.reader import read_request
-from threegate.runners.backend import policy_facts
+from threegate.runners.backend import policy_facts, running
 from threegate.runners.interface import Evidence
 from threegate.trail.workspace_key import load_key
 
@@ -46,7 +46,7 @@ def evidence_of(root: Path, request_id: str, folder: str = "approved") -> Eviden
         policy_sha256=policy.digest,
         write_class=False,
         time_cap_sec=None,
-        platform=policy.platform,
+        platform=running("ERA").platforms(policy.settings, here=False).now[0],
     )
 
 
@@ -74,7 +74,9 @@ def envelope_of(
     )
     assert report.request is not None
     sizes = {item.sha256: (workspace.inputs / item.sha256).stat().st_size for item in report.request.inputs}
-    job = build_job(report.request, input_sizes=sizes, platform=policy.platform)
+    job = build_job(
+        report.request, input_sizes=sizes, platform=running("ERA").platforms(policy.settings, here=False).now[0]
+    )
     return make_envelope(
         evidence,
         job,

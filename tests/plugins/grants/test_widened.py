@@ -20,8 +20,10 @@ from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.statement import Act
 from threegate.core import limits
 from threegate.core.errors import Refused
+from threegate.core.screen_parts import Note
 from threegate.core.settings import parse_settings
 from threegate.plugins.grants.constraint import Constraint, is_plain_word, kind_of
+from threegate.plugins.grants.giving import what_may_differ
 from threegate.plugins.grants.grant import GRANT_TYPE, Grant, covers, terms
 from threegate.plugins.grants.near_misses import examples
 from threegate.plugins.grants.widened import Widened, open_job, read_widened, with_value
@@ -104,6 +106,8 @@ RUNS_AND_WAITS: list[tuple[Job, str, str, list[Any], list[Any]]] = [
     (era("grep", "-n", "ann", "/in/data.csv"), "argv.2 glob a*", "argv.2", ["alice"], ["-alice", "a/b", "bob", "a b"]),
     (era("python3", "-u", "/in/a.py", "nov", inputs=("a.py",)), "argv.3 one_of [\"nov\", \"dec\"]", "argv.3", ["dec"],
      ["-c", "de", "feb"]),
+    (era("true", image=f"root:sha256:{'a' * 64}", runtime="bubblewrap"), "image glob root:sha256:*", "image",
+     [f"root:sha256:{'b' * 64}"], [f"sha256:{'b' * 64}", "", "root:sha256:", None]),
 ]  # fmt: skip
 
 
@@ -258,6 +262,24 @@ def test_what_is_never_left_open(job: Job, text: str, why: str) -> None:
     with pytest.raises(Refused) as caught:
         about(job, text)
     assert caught.value.code == "grant_mismatch" and why in str(caught.value)
+
+
+def test_a_grant_says_whether_it_binds_the_exact_root_or_its_kind(give: Any) -> None:
+    """On its card, and at the check: by what it runs stays the same."""
+    root = f"root:sha256:{'a' * 64}"
+    jail, engine = era("true", image=root, runtime="bubblewrap"), era("true", image=f"sha256:{'a' * 64}")
+    upgraded = replace(jail, image=f"root:sha256:{'b' * 64}")
+    exact, kind = give(jail), give(jail, "image glob root:sha256:*")
+    assert covers(exact, jail) and not covers(exact, upgraded)
+    assert covers(kind, upgraded) and not covers(kind, engine) and not covers(kind, replace(upgraded, runtime="runsc"))
+
+    def card(job: Job, *texts: str) -> list[str]:
+        return [item.text for item in what_may_differ(job, read_widened(job, texts)).items if isinstance(item, Note)]
+
+    assert card(jail)[0].startswith("on exactly this root (this machine's packages, or the unpacked folder): after")
+    assert card(engine)[0] == "on exactly this image: after an upgrade the next request waits for you"
+    assert card(jail, "image glob root:sha256:*")[0].startswith("by bubblewrap, on any root")
+    assert not [line for line in card(monty()) if "image" in line or "root" in line]
 
 
 def test_a_part_is_widened_once_and_few_are() -> None:

@@ -23,7 +23,6 @@ from threegate.contracts.reasons import REASONS
 from threegate.contracts.state import Decision
 from threegate.contracts.transitions import Effect
 from threegate.core import errors
-from threegate.daemon.draft_findings import DRAFT_RULES
 from threegate.judgement.judge import WAITING_CODES
 from threegate.launch.results.result_facts import STATUSES
 from threegate.launch.results.verdict import State
@@ -32,6 +31,7 @@ from threegate.request.exposure import Opacity
 from threegate.request.gate_rules import RULES
 from threegate.request.model import Network, Risk, Sensitivity
 from threegate.request.report import Severity
+from threegate.review.fitness import DRAFT_RULES
 from threegate.review.status import WAITS_FOR
 from threegate.runners.backend import LineState
 from threegate.runners.interface import Status

@@ -20,6 +20,7 @@ from threegate.core.secretscan.scan import find_secrets, mask_json, mask_secrets
 from threegate.core.workspace import AgentRun, RequesterFolders, Workspace
 from threegate.launch.results.result_facts import ResultFacts
 from threegate.launch.results.space import deliver_reserved, give_back
+from threegate.request.job import BUBBLEWRAP
 from threegate.trail.moves import numbered
 
 OPERATORS_COPY: Final = 0o400
@@ -246,7 +247,7 @@ def _provenance(facts: ResultFacts) -> list[str]:
         ("Approval sha256", facts.approval_sha256),
         ("Policy sha256", facts.policy_sha256),
         ("Backend", facts.backend),
-        ("Image", facts.image),
+        ("Root" if facts.runtime == BUBBLEWRAP else "Image", facts.image),
         ("Runtime", facts.runtime),
     )
     lines: list[str] = [f"- {name}: {one_line(str(value))}" for name, value in rows if value]

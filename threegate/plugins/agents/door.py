@@ -71,6 +71,7 @@ from threegate.plugins.changes.change_draft import left_out_lines
 from threegate.plugins.tools.call_draft import draft_call, tool_call
 from threegate.plugins.tools.requested_call import check_arguments
 from threegate.request.reader import read_request
+from threegate.review.fitness import WAITS, given_inputs, judged
 from threegate.review.results import list_results
 from threegate.runners.live_output import PROGRESS, live_output
 from threegate.trail.trail import Trail
@@ -270,14 +271,15 @@ class Door:
 
     def _choose(self, calls: Sequence[DoorCall]) -> tuple[DoorCall, MadeRequest, bytes] | DoorAnswer:
         """The first form of a call that gate 1 accepts, with its draft; the refusal if it accepts none."""
-        settings = self._workspace.load_settings().request
+        settings = self._workspace.load_settings()
         now = datetime.now(UTC)
         refused: list[list[dict[str, Any]]] = []
         fixes: list[str] = []
         for call in calls:
             request, data = draft_of(call, now)
             # What `threegate validate` says: a form that could only fail is not the one that a person is asked for.
-            report = read_request(data, path=request.file_name, settings=settings, now=now, stage="draft")
+            report = read_request(data, path=request.file_name, settings=settings.request, now=now, stage="draft")
+            report = judged(report, self._workspace, settings, given_inputs(dict(call.inputs)))
             place = code_place(call, data)
             if report.valid:
                 where = call.options.backend.lower() if len(calls) > 1 else ""
@@ -441,7 +443,8 @@ class Door:
             return "the daemon has not checked it yet"
         if verdict.state == "waiting":
             return f"it is signed, but a gate requires something first: {verdict.reason}"
-        return _WAITS_FOR[verdict.state]
+        later = next((item["message"] for item in verdict.findings if item["rule"] == WAITS), "")
+        return f"{_WAITS_FOR[verdict.state]}{f'; then it {later}' if later and verdict.state == 'draft' else ''}"
 
     def _ended(self, made: MadeRequest, verdict: Verdict) -> DoorAnswer | None:
         """The answer of a request that ended; None while its result is still missing."""

@@ -88,7 +88,7 @@ def told_result(text: str, most: int = limits.DOOR_STREAM_BYTES) -> dict[str, An
     found["detail"] = detail[1] if detail else None
     if values.get("outputs_missing"):
         found["outputs_missing"] = [
-            _head(path, limits.DOOR_TEXT_CHARS) for path in values["outputs_missing"][: limits.DOOR_LISTED]
+            _head(path, limits.DOOR_LONG_CHARS) for path in values["outputs_missing"][: limits.DOOR_LISTED]
         ]
     return {**found, **_network(values)}
 
@@ -116,7 +116,7 @@ def bounded_value(value: dict[str, Any]) -> dict[str, Any]:
     """An answer that is not about a run: without its lists and with its texts cut, if it would be too long."""
     if answer_bytes(value) <= limits.DOOR_ANSWER_BYTES:
         return value
-    short = {key: item[: limits.DOOR_TEXT_CHARS] if isinstance(item, str) else item for key, item in value.items()}
+    short = {key: item[: limits.DOOR_LONG_CHARS] if isinstance(item, str) else item for key, item in value.items()}
     kept = {key: item for key, item in short.items() if not isinstance(item, list | dict)}
     return {**kept, "left_out": ", ".join(key for key in short if key not in kept)}
 

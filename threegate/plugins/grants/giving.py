@@ -28,7 +28,7 @@ from threegate.plugins.grants.grants_kinds import Granted, GrantRevoked, grant_p
 from threegate.plugins.grants.near_misses import Example, examples
 from threegate.plugins.grants.section import GrantSettings
 from threegate.plugins.grants.standing_grants import find_grant, parse_grant
-from threegate.plugins.grants.widened import Widened
+from threegate.plugins.grants.widened import IMAGE, Widened
 from threegate.request.job import Job
 from threegate.review.countersign import read_waiting, review_waiting
 from threegate.review.review_sections import review_sections
@@ -154,10 +154,20 @@ def what_may_differ(job: Job, widened: Sequence[Widened]) -> Section:
             Field("would run", _shown(example, example.runs)),
             Field("would wait", _shown(example, example.waits)),
         ]
+    if job.image:
+        parts.append(Note(_which_root(job, widened)))
     parts.append(
         Note("all else that runs is the same byte for byte, or it waits; id, times and words about it may differ")
     )
     return Section("WHAT MAY DIFFER", tuple(parts))
+
+
+def _which_root(job: Job, widened: Sequence[Widened]) -> str:
+    """Whether a grant is for exactly this image or root, or for others of its kind, too."""
+    what = "image" if job.platform.engine else "root (this machine's packages, or the unpacked folder)"
+    if any(item.part == IMAGE for item in widened):
+        return f"by {job.platform.way}, on any {what} that {IMAGE} above allows: what its programs do may differ"
+    return f"on exactly this {what}: after an upgrade the next request waits for you"
 
 
 def _shown(example: Example, value: object) -> str:

@@ -47,7 +47,8 @@ def new(
             "--widen",
             metavar="'PART OPERATOR …'",
             help="A part that may differ, and by how much: inputs.NAME (its size), vars.NAME, argv.N, outputs.N, "
-            'limits.time_sec, limits.memory_mb; gte 1 lte 100, glob reports/*.csv, one_of ["a", "b"], regex PATTERN.',
+            'limits.time_sec, limits.memory_mb, image; gte 1 lte 100, glob reports/*.csv, one_of ["a", "b"], '
+            "regex PATTERN.",
         ),
     ] = None,
     name: NameOption = "",

@@ -72,7 +72,7 @@ def check_grant_terms(facts: LaunchFacts, grant: Grant) -> str:
     if (act.workspace_id, act.epoch) != (facts.workspace_id, facts.epoch):
         raise Refused("workspace_mismatch", "the grant was given in another workspace, or before its adoption")
     if grant.policy_sha256 != facts.policy_sha256:
-        raise Refused("policy_changed", "settings, contracts, images or versions changed since the grant")
+        raise Refused("policy_changed", "settings, contracts or versions changed since the grant")
     refuse_write(facts.job, allowed=settings.allow_write)
     if grant.owner != facts.owner:
         raise Refused("grant_mismatch", "the draft has another owner than the grant names")
@@ -98,6 +98,8 @@ def check_grant_time(facts: LaunchFacts, grant: Grant) -> str:
 
 def check_grant_job(facts: LaunchFacts, grant: Grant) -> str:
     """The job matches the grant's in every field. Raises Refused."""
+    if facts.elsewhere is not None:
+        raise Refused(*facts.elsewhere)
     if not covers(grant, facts.job):
         raise Refused("grant_mismatch", "the job is not the one that the grant is for")
     widened = ", ".join(map(str, grant.widened))

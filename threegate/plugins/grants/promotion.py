@@ -36,6 +36,7 @@ from threegate.review.reviewed_draft import (
     take_draft_away,
     validate_draft,
 )
+from threegate.runners.machine import platforms
 from threegate.trail import moves, payloads
 from threegate.trail.index import TrailIndex
 from threegate.trail.payloads.payload import owner_fields
@@ -161,7 +162,7 @@ def _declared_covered(context: Context, draft: Draft, request: Request, grants: 
     job = build_job(
         request,
         input_sizes=sizes,
-        platform=policy.platform,
+        platform=platforms(policy.settings, request.backend).now[0],
         write_class=context.contracts.write_class(policy, request),
         time_cap_sec=context.contracts.time_cap_sec(policy, request),
         unread=unread,
@@ -192,6 +193,7 @@ def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promote
                 grant=grant.id,
                 **owner_fields(reviewed.owner),
                 from_=reviewed.draft.path.parent.name,
+                platform=sealed.job.platform.to_json(),
                 risk=sealed.job.effective_risk,
             ),
             request_id=sealed.request.request_id,

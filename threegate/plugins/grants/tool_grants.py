@@ -28,6 +28,7 @@ from threegate.plugins.tools.requested_call import requested_call
 from threegate.plugins.tools.server_card import reach_section, tool_claims
 from threegate.request.job import Job, build_job
 from threegate.review.reviewed_draft import who_asks
+from threegate.runners.machine import platforms
 from threegate.trail.index import KnownRun, TrailIndex
 from threegate.trail.payloads.payload import Owner
 
@@ -80,7 +81,7 @@ def look_at_calls(
     job = build_job(
         replace(request, action=requested_call(context.workspace, index, call, owner).action),
         input_sizes={},
-        platform=policy.platform,
+        platform=platforms(policy.settings, request.backend).now[0],
         write_class=context.contracts.write_class(policy, request),
         time_cap_sec=context.contracts.time_cap_sec(policy, request),
     )

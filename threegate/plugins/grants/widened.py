@@ -29,6 +29,8 @@ _LIMITS: Final = ("time_sec", "memory_mb")
 _WORD: Final = re.compile(r"[A-Za-z0-9._,:=@+/-]+")
 """An argument that may be open: a name, path, number or date, which no data tool interprets as a program."""
 _PART: Final = re.compile(r"[A-Za-z0-9._-]+")
+IMAGE: Final = "image"
+"""The part that leaves open which image or root a command runs on; by what it runs stays the same."""
 ARGUMENTS: Final = "arguments."
 """The prefix of the parts of a tool's arguments."""
 _EXPRESSIONS: Final = ("jq", "tar")
@@ -126,6 +128,8 @@ def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
         elif kind == "limits" and name in _LIMITS:
             values[part] = meaning["limits"][name]
             meaning["limits"][name] = None
+        elif part == IMAGE and job.image:
+            values[part], meaning["image"] = job.image, None
         elif kind == job.action.open_part == "arguments" and name:
             pass  # all together below
         elif kind != "vars" or not name:
@@ -155,6 +159,8 @@ def with_value(job: Job, part: str, value: Any) -> Job:
                 replace(item, size=value, sha256="0" * 64) if item.name == name else item for item in job.inputs
             ),
         )
+    if part == IMAGE:
+        return replace(job, image=value)
     if kind == "limits":
         return replace(job, limits=replace(job.limits, **{name: value}))
     if kind == "vars":
@@ -301,7 +307,7 @@ def _index(name: str, items: Sequence[Any], part: str) -> int:
 
 def _parts_there_are(job: Job) -> str:
     """What can be named, for a message."""
-    names = [f"limits.{name}" for name in _LIMITS]
+    names = [*([IMAGE] if job.image else ()), *(f"limits.{name}" for name in _LIMITS)]
     names += [f"inputs.{item.name}" for item in job.inputs if BACKENDS[job.backend].data_inputs]
     names += [f"outputs.{number}" for number, _ in enumerate(job.outputs)]
     names += [f"argv.{number}" for number, _ in enumerate(job.action.words) if number]

@@ -18,12 +18,12 @@ from threegate.approval.facts import VOID
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import AgentRun, Workspace
-from threegate.daemon.draft_findings import fresh_id_fix, used_id_finding
 from threegate.launch.results.verdict import Verdict, read_verdict
 from threegate.plugins.agents.door_answers import part_answer
 from threegate.plugins.agents.outputs import Part
 from threegate.request.fixes import propose_fixes
 from threegate.request.reader import read_request
+from threegate.review.fitness import fresh_id_fix, inputs_now, judged, placed_inputs, used_id_finding
 from threegate.review.results import ResultRow, list_results
 
 _FILE_NAME: Final = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9][a-z0-9-]{0,63}\.md")
@@ -47,8 +47,12 @@ class RequesterAccess:
         data = content.encode("utf-8", "surrogatepass")
         if len(data) > limits.REQUEST_BYTES:
             raise InvalidInput(f"content is larger than {limits.REQUEST_BYTES} bytes; make it smaller")
-        settings, now = self._workspace.load_settings().request, datetime.now(UTC)
-        report = read_request(data, path=name, settings=settings, now=now, stage="draft")
+        settings, now = self._workspace.load_settings(), datetime.now(UTC)
+        report = read_request(data, path=name, settings=settings.request, now=now, stage="draft")
+        if report.request is not None:
+            folder = self._requester_folders.inbox
+            placed = placed_inputs(self._workspace, *inputs_now(self._workspace, report.request, folder))
+            report = judged(report, self._workspace, settings, placed)
         answer = {
             "submitted": False,
             "file_name": name,
@@ -58,7 +62,7 @@ class RequesterAccess:
             "fixes": [],
         }
         if not report.valid:
-            fixes = propose_fixes(data, report, settings=settings, now=now)
+            fixes = propose_fixes(data, report, settings=settings.request, now=now)
             return {**answer, "fixes": [fix.to_json() for fix in fixes]}
         # The daemon would refuse it as well, but only later; here the agent can fix it at once.
         if report.request is not None and self.id_used(report.request.request_id):

@@ -1,6 +1,6 @@
-"""The backend ERA: one command in a hardened container of its own.
+"""The backend ERA: one command in a sandbox of its own, a hardened container or bubblewrap.
 
-The engine's client library is the extra `era`. Without it, requests wait as they do without an engine.
+The engine's client library is the extra `era`. Without it, requests for an engine wait as they do without an engine.
 """
 
 from __future__ import annotations
@@ -8,19 +8,21 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from threegate.core.errors import InvalidInput
-from threegate.core.extras import has_extra, install_line, missing_extra
+from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.extras import has_extra, install_line
 from threegate.request.action import Command
 from threegate.request.backend import Reading
+from threegate.request.job import BUBBLEWRAP, Job, Platforms
 from threegate.runners.backend import DoctorLine, RunningBackend, guarded
 
 if TYPE_CHECKING:
-    from threegate.core.settings import RunnersSettings, SecretReference, Settings
-    from threegate.judgement.judge import Clearance
-    from threegate.request.job import Job
-    from threegate.runners.interface import Control, Outcome, Runner
+    from threegate.core.settings import EraSettings, RunnersSettings, SecretReference, Settings
+    from threegate.request.job import Platform
+    from threegate.request.sandbox_contents import Contents
+    from threegate.runners.backend import RunNeed
+    from threegate.runners.interface import Runner
 
 
 class Era(RunningBackend):
@@ -54,8 +56,6 @@ class Era(RunningBackend):
             raise InvalidInput(f"--command: {error}; fix the quoting") from None
 
     def make(self, settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
-        if (problem := missing_extra("ERA", "era")) is not None:
-            return _NoLibrary(problem)
         from threegate.runners.era.runner import EraRunner
 
         return EraRunner(settings.runners.era, secret_references=secrets)
@@ -64,34 +64,47 @@ class Era(RunningBackend):
         return settings.era.parallel
 
     def doctor(self, settings: Settings, probes: bool) -> list[DoctorLine]:
-        if not has_extra("era"):
-            return [_without_library()]
-        from threegate.runners.era.engine_answer import engine_line, engine_url
-
-        url = engine_url(settings.runners.era.engine)
-        if url.startswith("unix://") and not Path(url.removeprefix("unix://")).exists():
-            return [engine_line(url)]  # no engine to query: the client library is not loaded
+        era = settings.runners.era
+        if era.runtime not in _WITHOUT_ENGINE:
+            return _engine_lines(era, probes)
 
         def lines() -> Iterator[DoctorLine]:
-            from threegate.runners.era.era_doctor import era_lines
+            from threegate.runners.era.bubblewrap_doctor import bubblewrap_lines
 
-            yield from era_lines(settings.runners.era, probes)
+            # What runs first is what is measured.
+            yield from bubblewrap_lines(era, probes and not self.platforms(settings, here=True).now[0].engine)
 
-        # A machine without a container engine is a valid setup: its ERA requests wait.
-        return guarded("engine", lines, failure="warning")
+        found = guarded("bubblewrap", lines, failure="warning")
+        if era.runtime == BUBBLEWRAP:
+            return found
+        engine = _engine_lines(era, probes)
+        if found[0].state == "ok" and len(engine) == 1:
+            (line,) = engine  # a machine needs one of the two
+            why = line.seen.partition(";")[0]
+            engine = [DoctorLine(line.name, "ok", f"{why}; not needed: ERA requests run in bubblewrap")]
+        return [*found, *engine]
 
     def answers(self, settings: Settings) -> DoctorLine:
-        if not has_extra("era"):
-            return _without_library()
-        from threegate.runners.era.engine_answer import engine_line
+        from threegate.runners.era.bubblewrap_answer import bubblewrap_line
 
-        return engine_line(settings.runners.era.engine)
+        era = settings.runners.era
+        if era.runtime == BUBBLEWRAP:
+            return bubblewrap_line(era)
+        engine = _engine_answers(era)
+        if engine.state == "ok" or era.runtime != "auto":
+            return engine
+        without = bubblewrap_line(era)
+        if without.state == "ok":
+            return without
+        return DoctorLine("engine", "warning", f"{engine.seen}; nor bubblewrap: {without.seen}", without.fix)
 
     def remove_orphans(
         self, workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
     ) -> list[str]:
+        from threegate.runners.era.jailed_cgroup import sweep
         from threegate.runners.era.orphans import remove_orphans
 
+        sweep()
         return remove_orphans(workspace_id, boot_nonce, url=settings.era.engine, runs_folder=runs_folder)
 
     def policy_facts(self) -> dict[str, str]:
@@ -99,36 +112,68 @@ class Era(RunningBackend):
 
         return {"seccomp": SECCOMP_SHA256}
 
-    def has_program(self, settings: RunnersSettings, program: str) -> bool | None:
-        from threegate.runners.era.image_programs import has_program
+    def platforms(self, settings: Settings, *, here: bool) -> Platforms:
+        from threegate.runners.era.platforms import era_platforms
 
-        return has_program(settings.era, program)
+        return era_platforms(settings.runners.era, here=here)
+
+    def place(self, settings: Settings, job: Job) -> str:
+        from threegate.runners.era.bubblewrap_answer import place_of, short_digest
+        from threegate.runners.era.root_identity import identify
+
+        if job.platform.engine:
+            return f"a container of the image {short_digest(job.image)}" if job.image else "no image is set"
+        try:
+            root = identify(settings.runners.era)
+        except Unavailable as error:
+            return f"nowhere now: {error}"
+        # Approved for another root, it does not run; its own check says so.
+        where = place_of(root) if root.digest == job.image else "another root than this machine has now"
+        return f"{job.runtime} on {where} ({short_digest(job.image)})"
+
+    def contents(self, settings: RunnersSettings, platform: Platform) -> Contents:
+        from threegate.runners.era.contents import contents
+
+        return contents(settings.era, platform)
+
+    def blocked(self, settings: Settings, need: RunNeed, platform: Platform) -> DoctorLine | None:
+        from threegate.runners.era.blocked_runs import why_blocked
+
+        return why_blocked(settings.runners.era, need, platform, lambda: self.answers(settings))
 
 
-class _NoLibrary:
-    """The runner of a machine without the extra: nothing can run, and it says so."""
-
-    starts_late = False
-
-    def __init__(self, problem: str) -> None:
-        self._problem = problem
-
-    def available(self, job: Job | None = None) -> str | None:
-        """The line about the missing extra; one that is installed later is used after the daemon restarts."""
-        return self._problem
-
-    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
-        from threegate.runners.interface import nothing_ran
-
-        return nothing_ran(self._problem)
-
-    def close(self) -> None:
-        """Nothing was started."""
+_WITHOUT_ENGINE: Final = ("auto", BUBBLEWRAP)
+"""Values of `runners.era.runtime` with which a request may run in bubblewrap."""
 
 
-def _without_library() -> DoctorLine:
-    seen = "the extra era is not installed: ERA requests wait"
-    return DoctorLine("engine", "warning", seen, f"{install_line('era')}, then restart the daemon")
+def _engine_answers(era: EraSettings) -> DoctorLine:
+    if not has_extra("era"):
+        return DoctorLine(
+            "engine",
+            "warning",
+            "the extra era is not installed: nothing runs in a container",
+            f"{install_line('era')}, then restart the daemon",
+        )
+    from threegate.runners.era.engine_answer import engine_line
+
+    return engine_line(era.engine)
+
+
+def _engine_lines(era: EraSettings, probes: bool) -> list[DoctorLine]:
+    """The lines about the engine; one alone if there is none."""
+    from threegate.runners.era.engine_answer import engine_url
+
+    url = engine_url(era.engine)
+    if not has_extra("era") or (url.startswith("unix://") and not Path(url.removeprefix("unix://")).exists()):
+        return [_engine_answers(era)]  # no engine to query: the client library is not loaded
+
+    def lines() -> Iterator[DoctorLine]:
+        from threegate.runners.era.era_doctor import era_lines
+
+        yield from era_lines(era, probes)
+
+    # A machine without a container engine is a valid setup.
+    return guarded("engine", lines, failure="warning")
 
 
 BACKEND = Era()

@@ -19,6 +19,7 @@ import urllib3.exceptions
 
 from threegate.core.errors import Unavailable
 from threegate.runners.era.engine_answer import engine_url as engine_url
+from threegate.runners.era.engine_answer import other_engine
 
 ANSWER_SECONDS = 6
 LABEL = "threegate.workspace"
@@ -57,22 +58,10 @@ def connect(url: str) -> docker.APIClient:
         client = BoundedClient(base_url=url, timeout=ANSWER_SECONDS, version="auto")
     except FAULTS as error:
         raise Unavailable(f"no container engine: {path} does not answer ({reason(error)})") from None
-    if (problem := _other_engine(client.told)) is not None:
+    if (problem := other_engine(client.told)) is not None:
         client.close()
         raise Unavailable(f"no container engine: {path} is {problem}")
     return client
-
-
-def _other_engine(version: dict[str, Any]) -> str | None:
-    """One line for an engine that implements Docker's API but not Docker's restrictions."""
-    parts = version.get("Components") or ()
-    names = [str(part.get("Name", "")) for part in parts if isinstance(part, dict)]
-    if not any("podman" in name.lower() for name in names):
-        return None
-    return (
-        f"Podman {version.get('Version')}, which accepts neither our system call filter nor the inode limit of /tmp "
-        "over this socket; name a Docker engine in runners.era.engine"
-    )
 
 
 def reason(error: BaseException) -> str:

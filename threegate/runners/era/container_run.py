@@ -26,7 +26,8 @@ from threegate.runners.era import container_engine, keeper, spec
 from threegate.runners.era.container_stream import attach, greeting
 from threegate.runners.era.container_watch import ContainerWatch
 from threegate.runners.era.out_archive import collect_archive
-from threegate.runners.era.readback import Walls, read_back
+from threegate.runners.era.readback import read_back
+from threegate.runners.era.walls import Walls
 from threegate.runners.interface import (
     EMPTY,
     Control,
@@ -306,4 +307,4 @@ class EraRun:
             return "failed", "outputs_not_collected: PID 1 was killed, and /out with it.", code
         if full is not None:  # even with exit code 0: a program may have ignored a failed write
             return "output_exceeded", f"output_exceeded: {full}.", code
-        return (*command_ended(closing.exit_code), code)
+        return (*command_ended(closing.exit_code), closing.exit_code)

@@ -8,19 +8,21 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from threegate.core.errors import Unavailable
 from threegate.core.settings import EraSettings
-from threegate.runners.backend import DoctorLine, LineState
+from threegate.runners.backend import DoctorLine
 from threegate.runners.era import container_engine
-from threegate.runners.era.image_programs import PROGRAMS_LABEL
-from threegate.runners.era.readback import NOT_READ
-from threegate.runners.era.runner import EraRunner
+from threegate.runners.era.contents import MODULES_LABEL, PROGRAMS_LABEL
+from threegate.runners.era.engine_runner import EngineRunner
+from threegate.runners.era.measured_walls import limit_lines, measured
 from threegate.runners.interface import Outcome
-from threegate.runners.probe import Wall, read_walls, scratch_control
+from threegate.runners.probe import Wall
 
+_LISTS = {PROGRAMS_LABEL: "programs", MODULES_LABEL: "modules"}
 _ESCAPES: tuple[tuple[str, tuple[int, ...], str], ...] = (
     ("CVE-2024-21626", (1, 1, 12), "1.1.5+ds1-1+deb12u1"),
     ("CVE-2025-31133, CVE-2025-52565, CVE-2025-52881", (1, 2, 8), ""),
@@ -35,7 +37,7 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
         url = container_engine.engine_url(settings.engine)
         yield DoctorLine("engine", "ok", f"{version.get('Version')} at {url}")
         yield _access_line(Path(url.removeprefix("unix://")))
-        yield runtime_line(container_engine.check_runtime(api, settings.runtime), version)
+        yield runtime_line(container_engine.check_runtime(api, settings.oci_runtime), version)
         for name, image in (("image", settings.image), ("egress_image", settings.egress_image)):
             if not image:
                 yield DoctorLine(name, "warning", "not set", "threegate settings images")
@@ -43,8 +45,9 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
             try:
                 facts = container_engine.check_image(api, image)
                 labels = (facts.get("Config") or {}).get("Labels") or {}
-                if name == "image" and not labels.get(PROGRAMS_LABEL):
-                    seen = f"{image}: lists no programs, so a missing one is noticed only at run time"
+                lacks = [what for label, what in _LISTS.items() if not labels.get(label)]
+                if name == "image" and lacks:
+                    seen = f"{image}: lists no {' and no '.join(lacks)}, so a missing one is noticed only at run time"
                     yield DoctorLine(name, "warning", seen, "threegate settings images")
                     continue
                 yield DoctorLine(name, "ok", image)
@@ -63,18 +66,7 @@ def era_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine]:
         outcome, walls = prove_era(settings, network=False)
     for wall in walls:
         yield DoctorLine(f"era: {wall.name}", "ok" if wall.held else "failure", wall.seen)
-    unread = [name for name, value in outcome.effective_limits.items() if value == NOT_READ]
-    if unread:
-        yield DoctorLine(
-            "era: not read back",
-            "warning",
-            ", ".join(unread),
-            "with runners.era.require_readback such a run is refused",
-        )
-    for name in ("memory", "processes", "cpu", "swap", "network"):
-        seen = outcome.effective_limits.get(name, "not readable")
-        state: LineState = "failure" if seen == "not enforced" else "warning" if seen == NOT_READ else "ok"
-        yield DoctorLine(f"era: {name} as the kernel holds it", state, seen)
+    yield from limit_lines(outcome)
 
 
 def _access_line(socket: Path) -> DoctorLine:
@@ -137,15 +129,4 @@ def runtime_line(runtime: str, version: dict[str, Any]) -> DoctorLine:
 
 def prove_era(settings: EraSettings, *, network: bool) -> tuple[Outcome, list[Wall]]:
     """Run the probe in a container and return its measurements. Raises OSError."""
-    runner = EraRunner(settings)
-    with scratch_control() as control:
-        outcome = runner.prove(control, network=network)
-        walls = read_walls(outcome.stdout.kept, outcome)
-    if outcome.status == "unavailable":
-        raise Unavailable(outcome.detail)
-    # The probe ends by exhausting its memory in a child: that this is stopped is the last test.
-    walls.append(Wall("the end says what ended it", outcome.status == "out_of_memory", outcome.detail))
-    walls.append(
-        Wall("the walls are read back", bool(outcome.effective_limits), f"{len(outcome.effective_limits)} values")
-    )
-    return outcome, walls
+    return measured(partial(EngineRunner(settings).prove, network=network))

@@ -5,6 +5,8 @@ Invariant: what is reported as held was tested inside, in a container created in
 
 from __future__ import annotations
 
+from typing import Literal
+
 from threegate.core.settings import EraSettings
 from threegate.request.action import Command
 from threegate.request.job import ERA_ENVIRONMENT, PROXY_URL, Job, JobLimits
@@ -42,7 +44,8 @@ wall("no new privileges")(lambda: (status["NoNewPrivs"].strip() == "1", status["
 wall("system call filter")(lambda: (status["Seccomp"].strip() == "2" or NAME == "runsc", status["Seccomp"].strip()))
 wall("root is read-only")(lambda: opens("/etc/threegate", os.O_CREAT | os.O_WRONLY))
 wall("inputs are read-only")(lambda: opens("/in/threegate", os.O_CREAT | os.O_WRONLY))
-wall("no access to /proc/1")(lambda: opens("/proc/1/mem", os.O_RDWR))
+if not JAILED:
+    wall("no access to /proc/1")(lambda: opens("/proc/1/mem", os.O_RDWR))
 wall("no kernel settings")(lambda: opens("/proc/sys/kernel/core_pattern", os.O_WRONLY))
 wall("no devices")(lambda: (not [n for n in os.listdir("/dev") if n.startswith(("sd", "vd", "nvme", "mem", "kmsg", "loop", "kvm", "fuse"))], "none"))
 wall("no docker socket")(lambda: (not any(map(os.path.exists, ("/var/run/docker.sock", "/run/docker.sock"))), "none"))
@@ -117,7 +120,8 @@ def eats():
         os._exit(0)
     _, code = os.waitpid(child, 0)
     return os.WIFSIGNALED(code), "killed" if os.WIFSIGNALED(code) else "worked"
-wall("memory is limited")(eats)
+if MEMORY:
+    wall("memory is limited")(eats)
 if PROXY:
     import urllib.error, urllib.request
     def refused():
@@ -131,19 +135,25 @@ print(json.dumps(found))
 """  # noqa: E501
 
 
-def era_probe_job(settings: EraSettings, *, network: bool) -> Job:
-    """The probe's job: small limits, so that reaching them is quick."""
+def era_probe_job(settings: EraSettings, *, network: bool, jailed: Literal["", "cgroup", "watched"] = "") -> Job:
+    """The probe's job: small limits, so that reaching them is quick.
+
+    `jailed` says that it is for bubblewrap, and how the limits are kept there: the first process is bubblewrap's own,
+    which a run may touch because nothing relies on its word; and watched memory is not tested, which would end the
+    probe itself.
+    """
     bounds = JobLimits("1", 128, 60, out_bytes=4 << 20, out_files=64)
     environment = dict(ERA_ENVIRONMENT)
     if network:
         environment |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), PROXY_URL)
     facts = {
-        "NAME": settings.runtime,
+        "NAME": settings.oci_runtime,
         "KNOWN": sorted([*environment, "LC_CTYPE"]),
         "PIDS": bounds.processes,
         "OUT": bounds.out_bytes,
         "FILES": bounds.out_files,
-        "MEMORY": bounds.memory_mb << 20,
+        "MEMORY": 0 if jailed == "watched" else bounds.memory_mb << 20,
+        "JAILED": bool(jailed),
         "PROXY": network,
     }
     script = "".join(f"{name} = {value!r}\n" for name, value in facts.items()) + _ERA_PROBE
@@ -158,6 +168,6 @@ def era_probe_job(settings: EraSettings, *, network: bool) -> Job:
         environment=environment,
         image=settings.image,
         egress_image=settings.egress_image if network else "",
-        runtime=settings.runtime,
+        runtime=settings.oci_runtime,
         seccomp_sha256=SECCOMP_SHA256,
     )

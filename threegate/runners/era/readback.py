@@ -8,61 +8,29 @@ run is refused (`limits_not_enforced`); what could not be read is named, and nev
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from threegate.core import limits
 from threegate.request.job import Job
 from threegate.runners.cgroup import CgroupFiles
 from threegate.runners.era.container_stream import Greeting
-from threegate.runners.era.spec import KEEPER_WORDS, RUN_USER
+from threegate.runners.era.spec import KEEPER_WORDS
+from threegate.runners.era.walls import (
+    RUN_MOUNTS,
+    RUN_USER,
+    Walls,
+    expect_cgroups,
+    expect_interfaces,
+    expect_mounts,
+    expect_namespaces,
+    expect_out,
+    expect_process,
+    mounts_of,
+    namespace,
+    process_status,
+)
 
-_PAGE = 4096
 _NAMESPACES = ("net", "pid", "ipc", "mnt", "uts")
-NOT_READ = "not read back"
-NO_INTERFACES = frozenset("tunl0 sit0 ip6tnl0 gre0 gretap0 erspan0 ip_vti0 ip6_vti0 ip6gre0".split())
-"""Tunnel templates that the kernel adds to every new network namespace: they are down and have no address."""
-
-
-@dataclass(slots=True)
-class Walls:
-    """What was found (`effective`, for the result) and what differs from what was requested."""
-
-    effective: dict[str, str] = field(default_factory=dict)
-    differences: list[str] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-    """What this user may not read on this machine."""
-
-    @contextmanager
-    def readable(self, *names: str) -> Iterator[None]:
-        """Mark these as not read back if the kernel hides their files (another user's, hidepid)."""
-        try:
-            yield
-        except (PermissionError, FileNotFoundError):
-            self.unread += names
-            self.effective.update(dict.fromkeys(names, NOT_READ))
-
-    def expect(self, name: str, found: object, wanted: object) -> None:
-        """Record one value, and whether it is as required."""
-        self.effective[name] = str(found)
-        if found != wanted:
-            self.differences.append(f"{name} is {found}, not {wanted}")
-
-
-def process_status(pid: int) -> dict[str, str]:
-    """/proc/PID/status. Raises OSError."""
-    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
-    return {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
-
-
-def holds_memory(files: CgroupFiles, memory_mb: int) -> bool:
-    """Whether the kernel enforces this limit, which it rounds down to a page."""
-    wanted, memory = memory_mb * limits.MIB, files.memory()
-    return memory is not None and wanted - _PAGE < memory <= wanted
 
 
 def read_back(
@@ -83,19 +51,19 @@ def read_back(
     pid = int(state["State"]["Pid"])
     os.close(os.pidfd_open(pid))  # raises if it is gone, before anything is reported as not readable
     _asked(walls, job, state, runtime, relay)
-    _out(walls, job, said)
+    expect_out(walls, job, said.out_bytes, said.out_files, said.out_used)
     with walls.readable("memory", "swap", "processes", "cpu"):
-        _cgroups(walls, job, CgroupFiles.of(pid))
+        expect_cgroups(walls, job, CgroupFiles.of(pid))
     if runtime == "runsc":
         # The host sees gVisor's processes as one sandbox; they run in its own kernel.
         walls.effective["kernel"] = "gVisor: processes, files and system calls are its own"
         with walls.readable("namespaces"):
-            _namespaces(walls, {kind: _namespace(pid, kind) for kind in _NAMESPACES if kind != "pid"})
+            expect_namespaces(walls, {kind: namespace(pid, kind) for kind in _NAMESPACES if kind != "pid"})
         return
-    _namespaces(walls, {kind: said.namespaces[kind] for kind in _NAMESPACES})
+    expect_namespaces(walls, {kind: said.namespaces[kind] for kind in _NAMESPACES})
     if relay is not None:
         with walls.readable("relay"):
-            walls.expect("relay", said.namespaces["net"] == _namespace(relay[1], "net"), True)
+            walls.expect("relay", said.namespaces["net"] == namespace(relay[1], "net"), True)
     facts = inputs.stat()
     if said.inputs != (facts.st_dev, facts.st_ino):
         walls.differences.append("/in is not this run's folder")
@@ -104,31 +72,9 @@ def read_back(
     with walls.readable("capabilities", "no_new_privs", "seccomp", "open_files", "file_bytes", "core"):
         _process(walls, job, pid, said)
     with walls.readable("mount options"):
-        _mounts(walls, pid)
+        expect_mounts(walls, mounts_of(pid), RUN_MOUNTS)
     with walls.readable("network"):
-        _interfaces(walls, pid)
-
-
-def _cgroups(walls: Walls, job: Job, files: CgroupFiles) -> None:
-    memory = files.memory()
-    walls.effective["memory"] = "not enforced" if memory is None else f"{memory} bytes"
-    if not holds_memory(files, job.limits.memory_mb):
-        walls.differences.append(f"memory is {memory}, not {job.limits.memory_mb * limits.MIB}")
-    walls.expect("swap", "none" if files.no_swap() else "not enforced", "none")
-    processes = files.pids()
-    walls.expect("processes", "not enforced" if processes is None else processes, job.limits.processes)
-    cpus = files.cpus()
-    walls.effective["cpu"] = "not enforced" if cpus is None else f"{cpus.normalize():f} cores"
-    if cpus is None or abs(cpus - Decimal(job.limits.cpu)) > Decimal("0.011"):
-        walls.differences.append(f"cpu is {cpus}, not {job.limits.cpu}")
-
-
-def _out(walls: Walls, job: Job, said: Greeting) -> None:
-    size, names = said.out_bytes, said.out_files
-    walls.effective["out_bytes"], walls.effective["out_files"] = str(size), str(names)
-    # The kernel rounds the size up to a page.
-    if size > job.limits.out_bytes + _PAGE or names > job.limits.out_files or said.out_used:
-        walls.differences.append(f"/out takes {size} bytes and {names} names, and has {said.out_used}")
+        expect_interfaces(walls, pid)
 
 
 def _asked(walls: Walls, job: Job, state: dict[str, Any], runtime: str, relay: tuple[str, int] | None) -> None:
@@ -151,17 +97,6 @@ def _asked(walls: Walls, job: Job, state: dict[str, Any], runtime: str, relay: t
     walls.expect("mounts", " ".join(places), "/in /out")
 
 
-def _namespace(pid: int | str, kind: str) -> str:
-    return str(Path(f"/proc/{pid}/ns/{kind}").readlink())
-
-
-def _namespaces(walls: Walls, found: dict[str, str]) -> None:
-    for kind, own in found.items():
-        if own == _namespace("self", kind):
-            walls.differences.append(f"the {kind} namespace is the host's")
-    walls.effective["namespaces"] = "own: " + " ".join(found)
-
-
 def _keeper(walls: Walls, job: Job, pid: int) -> None:
     """PID 1 is our program, and only root may inspect it (the kernel gives the files of such a process to root)."""
     if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1] != [word.encode() for word in KEEPER_WORDS]:
@@ -178,38 +113,7 @@ def _process(walls: Walls, job: Job, pid: int, said: Greeting) -> None:
     seen = status["Uid"].split()[0]
     # A rootless engine has a user namespace: the host sees another number there.
     if seen != str(RUN_USER) and (
-        seen in ("0", str(os.getuid())) or said.namespaces["user"] == _namespace("self", "user")
+        seen in ("0", str(os.getuid())) or said.namespaces["user"] == namespace("self", "user")
     ):
         walls.differences.append(f"the host sees uid {seen}")
-    for name in ("CapEff", "CapPrm", "CapBnd", "CapAmb"):
-        if int(status[name], 16):
-            walls.differences.append(f"capabilities are left ({name})")
-    walls.expect("capabilities", "none" if not int(status["CapBnd"], 16) else status["CapBnd"], "none")
-    walls.expect("no_new_privs", status["NoNewPrivs"], "1")
-    walls.expect("seccomp", "filter" if status["Seccomp"] == "2" else "none", "filter")
-    rlimits = Path(f"/proc/{pid}/limits").read_text(encoding="ascii", errors="replace")
-    for name, words, wanted in (
-        ("open_files", "Max open files", job.limits.open_files),
-        ("file_bytes", "Max file size", job.limits.file_bytes),
-        ("core", "Max core file size", 0),
-    ):
-        # The hard limit: a process may raise its soft limit up to that.
-        value = next(line[len(words) :].split()[1] for line in rlimits.splitlines() if line.startswith(words))
-        walls.expect(name, value, str(wanted))
-
-
-def _mounts(walls: Walls, pid: int) -> None:
-    wanted = {"/": {"ro"}, "/in": {"ro"}, "/out": {"noexec", "nosuid", "nodev"}, "/tmp": {"noexec", "nosuid", "nodev"}}
-    for line in Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-        fields = line.split(" ")
-        missing = wanted.pop(fields[4], set()) - set(fields[5].split(","))
-        if missing:
-            walls.differences.append(f"{fields[4]} is mounted without {' '.join(sorted(missing))}")
-    if wanted:
-        walls.differences.append(f"not mounted: {' '.join(sorted(wanted))}")
-
-
-def _interfaces(walls: Walls, pid: int) -> None:
-    lines = Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii", errors="replace").splitlines()[2:]
-    names = [line.split(":")[0].strip() for line in lines]
-    walls.expect("network", " ".join(name for name in names if name not in NO_INTERFACES), "lo")
+    expect_process(walls, job, pid, status)

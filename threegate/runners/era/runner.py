@@ -1,31 +1,23 @@
-"""The container sandbox: runs a request's argv in its own hardened container.
+"""The sandbox for commands: each Job names whether a container engine or bubblewrap runs it (`Job.runtime`).
 
-Invariant: one container serves one request and is created for it; the container, its volume and its folder are removed
-whatever happens, by any user with access to the engine; every wait for the engine is bounded.
+Nothing of the engine's client library is loaded for a run in bubblewrap, which needs no extra.
 """
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Mapping
-from contextlib import ExitStack
-from pathlib import Path
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from threegate.core.errors import Unavailable
-from threegate.core.removal import remove_folder
+from threegate.core.extras import missing_extra
 from threegate.core.settings import EraSettings, SecretReference
 from threegate.judgement.judge import Clearance
-from threegate.request.job import Job
-from threegate.runners.egress.proxy_chain import EgressChain
-from threegate.runners.egress.secret_header import secret_for
-from threegate.runners.era import container_engine
-from threegate.runners.era.container_run import EraRun
-from threegate.runners.era.era_probe import era_probe_job
+from threegate.request.job import BUBBLEWRAP, Job
 from threegate.runners.interface import Control, Outcome, nothing_ran
-from threegate.runners.staging import StagingError, stage_inputs
 
-LOOK_SECONDS = 2.0
+if TYPE_CHECKING:
+    from threegate.runners.era.engine_runner import EngineRunner
+    from threegate.runners.era.jailed_run import BubblewrapRunner
 
 
 class EraRunner:
@@ -44,82 +36,70 @@ class EraRunner:
         secret_references: Mapping[str, SecretReference] | None = None,
     ) -> None:
         self._settings = settings
-        self._secrets = secret_references or {}
-        self._url = container_engine.engine_url(settings.engine)
         self._egress_network = egress_network
-        self._looked: tuple[float, str | None] = (0.0, None)
+        self._secrets = secret_references or {}
+
+    @cached_property
+    def _engine(self) -> EngineRunner | _NoLibrary:
+        if (problem := missing_extra("ERA", "era")) is not None:
+            return _NoLibrary(problem)
+        from threegate.runners.era.engine_runner import EngineRunner
+
+        return EngineRunner(self._settings, egress_network=self._egress_network, secret_references=self._secrets)
+
+    @cached_property
+    def _bubblewrap(self) -> BubblewrapRunner:
+        from threegate.runners.era.jailed_run import BubblewrapRunner
+
+        return BubblewrapRunner(self._settings, secret_references=self._secrets)
 
     def available(self, job: Job | None = None) -> str | None:
-        """None if a run can start now, else one line (``no container engine…``, ``no image…``).
+        """None if a run (of this job) can start now, else one line about what is missing.
 
-        With a job, also what only that job needs. The engine's answer is cached for LOOK_SECONDS.
+        Without a job: None if any way that the settings allow can be had; else what the first of them lacks.
         """
-        moment, missing = self._looked
-        if time.monotonic() - moment >= LOOK_SECONDS or moment == 0.0:
-            missing = self._missing(self._settings.image, "image")
-            self._looked = (time.monotonic(), missing)
-        if missing is None and job is not None and job.network:
-            missing = self._missing(job.egress_image, "egress_image")
-        return missing
-
-    def _missing(self, image: str, name: str) -> str | None:
-        try:
-            with container_engine.client(self._url) as api:
-                if not image:
-                    raise Unavailable(f"no image: runners.era.{name} is not set; build it: threegate settings images")
-                container_engine.check_image(api, image)
-                container_engine.check_runtime(api, self._settings.runtime)
-        except Unavailable as error:
-            return str(error)
-        return None
+        if job is not None:
+            return self._way(job).available(job)
+        if self._settings.runtime == BUBBLEWRAP:
+            return self._bubblewrap.available()
+        missing = self._engine.available()
+        if missing is None or self._settings.runtime != "auto":
+            return missing
+        without = self._bubblewrap.available()
+        return None if without is None else f"{missing}; nor can bubblewrap run it: {without}"
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Run the command once; see Runner.run. Never raises because of the command."""
-        clearance.must_cover(job)
-        return self._contained(clearance.request_id, job, control)
+        return self._way(job).run(clearance, job, control)
 
     def prove(self, control: Control, *, network: bool = False) -> Outcome:
-        """Run the probe of `era_probe`, which is ours and fixed, instead of a request: it measures the restrictions."""
-        return self._contained("threegate-probe", era_probe_job(self._settings, network=network), control)
+        """Run the probe of `era_probe`, which is ours and fixed, instead of a request: it measures the restrictions.
 
-    def _contained(self, request_id: str, job: Job, control: Control) -> Outcome:
-        work = control.run_folder / "work"
-        work.mkdir(mode=0o700)
-        try:
-            return self._run(request_id, job, control, work)
-        except (StagingError, Unavailable) as error:
-            return nothing_ran(str(error))
-        finally:
-            remove_folder(work)
+        In a container, unless the settings name bubblewrap.
+        """
+        way = self._bubblewrap if self._settings.runtime == BUBBLEWRAP else self._engine
+        return way.prove(control, network=network)
 
     def close(self) -> None:
         """Nothing is started ahead."""
 
-    def _run(self, request_id: str, job: Job, control: Control, work: Path) -> Outcome:
-        if not job.action.words or "=" in job.action.program:  # env(1) would take it for a variable
-            raise Unavailable("the job has no command that a container can run")
-        with ExitStack() as stack:
-            api = stack.enter_context(container_engine.client(self._url))
-            container_engine.check_image(api, job.image)
-            runtime = container_engine.check_runtime(api, job.runtime)
-            if job.network and runtime == "runsc":
-                raise Unavailable("runtime runsc cannot reach the proxy; network: allowlist needs another runtime")
-            if control.lease_sec is not None and runtime == "runsc" and os.geteuid() != 0:
-                raise Unavailable(
-                    "with runtime runsc a run can stop PID 1, which ends it without beats; run the worker as root"
-                )
-            stage_inputs(job.inputs, control.inputs_folder, work / "in")
-            chain = None
-            if job.network:
-                secret = secret_for(job, self._secrets)
-                chain = EgressChain(api, job, control, request_id, work, self._egress_network, secret)
-                stack.callback(chain.remove)
-                chain.start()
-            run = EraRun(api, job, control, work, runtime, chain, require_readback=self._settings.require_readback)
-            stack.callback(run.remove)
-            run.create(request_id)
-            run.execute()
-            run.settle()
-            run.collect(control.run_folder / "out")
-            run.remove()
-            return run.outcome()
+    def _way(self, job: Job) -> EngineRunner | _NoLibrary | BubblewrapRunner:
+        return self._bubblewrap if job.runtime == BUBBLEWRAP else self._engine
+
+
+class _NoLibrary:
+    """The engine's runner of a machine without the extra: nothing can run, and it says so."""
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+
+    def available(self, job: Job | None = None) -> str | None:
+        """The line about the missing extra; one that is installed later is used after the daemon restarts."""
+        return self._problem
+
+    def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
+        clearance.must_cover(job)
+        return nothing_ran(self._problem)
+
+    def prove(self, control: Control, *, network: bool = False) -> Outcome:
+        return nothing_ran(self._problem)

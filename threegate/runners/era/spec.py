@@ -17,18 +17,12 @@ from threegate.core import limits
 from threegate.request.job import Job, JobLimits
 from threegate.runners.era import keeper
 from threegate.runners.era.container_engine import BOOT_LABEL, LABEL, REQUEST_LABEL
+from threegate.runners.era.walls import RUN_USER, command_words, tmp_bytes
 from threegate.runners.interface import Control
 from threegate.runners.seccomp import SECCOMP_JSON
 
-RUN_USER = 65534
 KEEPER_WORDS = ("/usr/bin/python3", "-I", "-S", "-c", Path(keeper.__file__).read_text(encoding="utf-8"))
 """PID 1 of every run: it gets the run over its standard input, after the restrictions were read back."""
-
-
-def command_words(job: Job) -> list[str]:
-    """What PID 1 executes: the exact environment, the workdir, the argv itself; no shell parses it."""
-    environment = [f"{name}={value}" for name, value in sorted(job.environment.items())]
-    return ["/usr/bin/env", "-i", f"--chdir={job.workdir}", *environment, *job.action.words]
 
 
 def told(mark: str, job: Job, lease_sec: float | None) -> bytes:
@@ -39,11 +33,6 @@ def told(mark: str, job: Job, lease_sec: float | None) -> bytes:
     if data.count(b"\0") != len(words) - 1 or len(data) > 99_999_999:
         raise ValueError("a word has a NUL in it, or they are too long")
     return b"%08d" % len(data) + data
-
-
-def tmp_bytes(bounds: JobLimits) -> int:
-    """The size of /tmp: half of the memory, against which it counts, between 4 and 512 MiB."""
-    return min(max(bounds.memory_mb // 2, 4), 512) * limits.MIB
 
 
 def labels(request_id: str, control: Control) -> dict[str, str]:

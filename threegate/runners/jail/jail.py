@@ -1,11 +1,12 @@
-"""The jail around an agent or a tool server: bubblewrap with every namespace, two seccomp programs, no
-capability and nothing of the caller's.
+"""The jail around an agent, a tool server or a command of ERA: bubblewrap with every namespace, two seccomp programs,
+no capability and nothing of the caller's.
 
 Invariant: the program in the jail inherits no variable, no descriptor but its three streams, and no path that
 `Jail` does not name. What it can write outside of the bound paths is bounded in bytes and in names, and it can
 have so many processes and no more. Paths reach bubblewrap through a separate mount namespace, in which they were bound
 before the account changed; so no folder above them must be accessible to the agent's account. Whether a
-restriction works here is determined by a trial run of the same command line (`missing_walls`), never assumed.
+restriction works here is determined by a trial run of the same command line (`measure_walls`), or read back from
+outside before the program starts (ERA: `era/jailed_run.py`), never assumed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import resource
 import select
 import signal
 import subprocess
@@ -34,7 +36,6 @@ MODEL_PORT: Final = 8300
 HOSTS_PORT: Final = 8301
 NOT_STARTED: Final = 3
 """Exit code of a run whose jail could not be created."""
-_UID: Final = 1000
 _TRIAL_PROCESSES: Final = 12
 _STAGE: Final = "/dev/shm"
 """A folder that every account may enter on every Linux; the jail's mount namespace has an empty one there."""
@@ -65,12 +66,6 @@ WALLS: Final = (
 )
 """The restrictions without which no agent is started, by their names in the trail."""
 
-_ETC: Final = {
-    "/etc/passwd": f"root:x:0:0::/:/usr/sbin/nologin\nagent:x:{_UID}:{_UID}::{HOME}:/bin/sh\n",
-    "/etc/group": f"root:x:0:\nagent:x:{_UID}:\n",
-    "/etc/hosts": "127.0.0.1 localhost agent\n",
-    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
-}
 _ETC_OF_THE_HOST: Final = ("ld.so.cache", "ssl/certs", "alternatives", "ca-certificates", "localtime")
 """What programs need from /etc, without information about this machine's users."""
 
@@ -78,6 +73,7 @@ _SYSTEM: Final = frozenset("bin dev etc lib lib32 lib64 libx32 proc run sbin usr
 """Folders of the jail's root that it has itself."""
 
 _ENTERING: Final = 'while [ "$1" != : ]; do echo $$ >"$1" || exit 3; shift; done; shift; exec "$@"'
+_PRLIMITS: Final = 'pids=$1; shift; for pid in $pids; do /usr/bin/prlimit --pid="$pid" "$@" || exit; done'
 _MASKED_FILES: Final = ("keys", "key-users", "kcore", "latency_stats", "sched_debug", "timer_list", "timer_stats")
 _MASKED_FOLDERS: Final = ("acpi", "asound", "scsi")
 _READ_ONLY: Final = ("bus", "fs", "irq", "pressure", "sys", "sysrq-trigger")
@@ -88,34 +84,30 @@ namespaces, and a namespace is the agent's account's.
 
 _STAGING: Final = """
 set -e
-mount -t tmpfs -o mode=0755,nosuid,nodev,size=1m none "$1"
-cd "$1"
+/usr/bin/mount -a -T "$1"
+cd "$2"
 : >empty
-mkdir hidden tmp shm
-mount -t tmpfs -o "mode=1777,nosuid,nodev,$2" tmp tmp
-mount -t tmpfs -o "mode=1777,nosuid,nodev,$2" shm shm
-shift 2
-n=0
-while [ "$1" != : ]; do
-  if [ -d "$1" ]; then mkdir "$n"; else : >"$n"; fi
-  mount --rbind "$1" "$n"
-  n=$((n + 1))
-  shift
-done
+files=$3
+shift 3
+while [ "$1" != : ]; do : >"$1"; shift; done
 shift
+[ -z "$files" ] || /usr/bin/mount -a -T "$files"
 while [ "$1" != : ]; do
   mkdir "$1"
-  mount -t overlay -o "userxattr,$2" overlay "$1"
+  /usr/bin/mount -t overlay -o "userxattr,$2" overlay "$1"
   shift 2
 done
 shift
 cd /
 exec /usr/bin/env -i "$@"
 """
-"""Mount /tmp and /dev/shm of the jail with the bounds of the second word, because bubblewrap cannot bound names; then
-bind each path up to `:` as 0, 1, … in an empty folder; then, up to the next `:`, mount an overlay of such numbers on
-each name.
+"""Mount what the first table lists, then the files of the second, if there is one, on the names up to `:`; then, up to
+the next `:`, mount an overlay of such numbers on each name. A table, because each mount program takes 2 ms.
 """
+_TABLE_SOURCE: Final = "threegate-jail"
+"""mount(8) leaves out what has this source and place already, so it is a name that nothing else has."""
+_EMPTY: Final = ("/etc/fstab", "/etc/mtab")
+_ESCAPED: Final = str.maketrans({char: f"\\{ord(char):03o}" for char in " \t\n\\#"})
 
 _BEGIN: Final = """
 port() { # SOCKET PORT: listen on loopback before the agent lives
@@ -183,6 +175,40 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
+class Person:
+    """Who the program is inside: the account's name, its number for user and group, its home; and the host's name."""
+
+    name: str
+    uid: int
+    home: str
+    host: str
+
+    @property
+    def files(self) -> dict[str, str]:
+        """What is in /etc about it, by path."""
+        own = f"{self.name}:x:{self.uid}:{self.uid}::{self.home}:/bin/sh\n"
+        return {
+            "/etc/passwd": f"root:x:0:0::/:/usr/sbin/nologin\n{own}",
+            "/etc/group": f"root:x:0:\n{self.name}:x:{self.uid}:\n",
+            "/etc/hosts": f"127.0.0.1 localhost {self.host}\n",
+            "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+        }
+
+
+AGENT: Final = Person("agent", 1000, HOME, "agent")
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A writable file system in memory: how many bytes and names it can have, and the options of its mount."""
+
+    target: str
+    size: int
+    names: int
+    options: str = "mode=1777,nosuid,nodev"
+
+
+@dataclass(frozen=True, slots=True)
 class Bound:
     """A path of this machine that is visible in the jail, and its name there."""
 
@@ -219,6 +245,8 @@ class JailProcess(subprocess.Popen[bytes]):
 
     first: int = -1
     """A descriptor of the first process inside, which the kernel ends last; -1 if there is none."""
+    first_pid: int = 0
+    """Its number outside."""
 
     def wait_empty(self) -> None:
         """Kill everything left in the jail, and wait for that. Raises Unavailable if a process does not go away."""
@@ -256,6 +284,17 @@ class Jail:
     """Processes and threads, counted in the jail's own user namespace: those of the account outside do not count."""
     cgroups: tuple[Path, ...] = ()
     """Files that the first process writes its process id into (`jail_cgroup`)."""
+    person: Person = AGENT
+    root: Path = Path("/")
+    """Where /usr and what programs need of /etc are: this machine's, or an unpacked root file system."""
+    masked: tuple[str, ...] = ()
+    """Folders in /usr that are empty inside; those that the root does not have are left out."""
+    scratch: tuple[Scratch, ...] | None = None
+    """What can be written, /tmp and /dev/shm included; None: these two, with `tmp_bytes`."""
+    gated: bool = False
+    """Its first program waits while whoever started it sets the limits (`processes`, too) from outside."""
+    calls: bytes | None = None
+    """The seccomp program of the system calls; None: that of the ERA profile."""
 
     @contextmanager
     def command(
@@ -273,57 +312,101 @@ class Jail:
                 f"{' '.join(missing)}"
             )
         with ExitStack() as held:
-            filters = [seccomp_programs.system_calls(), seccomp_programs.terminal_input()]
-            etc = [memory_file(text) for text in _ETC.values()]
-            for descriptor in (*filters, *etc):
-                held.callback(os.close, descriptor)
-            # Not on the line: the jail's first process keeps that, and it would show this machine's paths.
-            options = memory_file("".join(f"{word}\0" for word in self._bubblewrap(filters, etc, info)))
-            held.callback(os.close, options)
-            # Set inside: a limit set outside would count all processes of the account.
-            inside = ["/usr/bin/prlimit", f"--nproc={self.processes}", "--"]
-            inside += ["/bin/sh", "-c", _BEGIN, "begin", *argv] if begin else argv
-            line = [*self._staged(), "/usr/bin/bwrap", "--args", str(options), "--", *inside]
-            yield line, [*filters, *etc, options, *([] if info is None else [info])]
 
-    def _staged(self) -> list[str]:
-        """Namespaces, binds, then the account: what comes before bubblewrap."""
-        sources: list[Path] = []
+            def file(content: str | bytes) -> int:
+                descriptor = memory_file(content)
+                held.callback(os.close, descriptor)
+                return descriptor
+
+            calls = seccomp_programs.system_calls() if self.calls is None else self.calls
+            filters = [file(calls), file(seccomp_programs.terminal_input())]
+            etc = {path: file(text) for path, text in self.person.files.items()}
+            tables = [file(table) for table in self._tables()]
+            # Bubblewrap closes what it makes a file of; read from the end, that is an empty one.
+            for descriptor, path in zip(tables, _EMPTY, strict=True):
+                os.lseek(descriptor, 0, os.SEEK_END)
+                etc[path] = descriptor
+            # Not on the line: the jail's first process keeps that, and it would show this machine's paths.
+            options = file("".join(f"{word}\0" for word in self._bubblewrap(filters, etc, info)))
+            # Set inside: a limit set outside would count all processes of the account.
+            inside = [] if self.gated else ["/usr/bin/prlimit", f"--nproc={self.processes}", "--"]
+            inside += ["/bin/sh", "-c", _BEGIN, "begin", *argv] if begin else argv
+            line = [*self._staged(tables), "/usr/bin/bwrap", "--args", str(options), "--", *inside]
+            yield line, [*filters, *etc.values(), options, *([] if info is None else [info])]
+
+    @property
+    def writable(self) -> tuple[Scratch, ...]:
+        """The file systems in memory."""
+        if self.scratch is not None:
+            return self.scratch
+        names = self.tmp_bytes // limits.TMP_BYTES_PER_NAME
+        return tuple(Scratch(place, self.tmp_bytes, names) for place in ("/tmp", "/dev/shm"))
+
+    @property
+    def _sources(self) -> list[Path]:
+        """What is bound as 0, 1, … in the stage."""
+        layers = [source for layered in self.layered for source in layered.sources]
+        roots = [] if self.root == Path("/") else [self.root]
+        return [*layers, *(bound.source for bound in self.bound), *roots]
+
+    def _tables(self) -> tuple[str, str]:
+        """The stage and its folders, and then its files, in the form of fstab(5)."""
+        stage = f"{_TABLE_SOURCE} {_STAGE} tmpfs mode=0755,nosuid,nodev,size=1m 0 0\n"
+        stage += f"{_TABLE_SOURCE} {_STAGE}/hidden tmpfs X-mount.mkdir,ro,mode=0555,size=4k,nr_inodes=2 0 0\n"
+        for number, scratch in enumerate(self.writable):
+            bounds = f"size={scratch.size},nr_inodes={scratch.names},{scratch.options}"
+            stage += f"{_TABLE_SOURCE} {_STAGE}/scratch{number} tmpfs X-mount.mkdir,{bounds} 0 0\n"
+        files = ""
+        for number, source in enumerate(self._sources):
+            line = f"{str(source).translate(_ESCAPED)} {_STAGE}/{number} none rbind"
+            if source.is_dir():
+                stage += f"{line},X-mount.mkdir 0 0\n"
+            else:
+                files += f"{line} 0 0\n"
+        return stage, files
+
+    def _staged(self, tables: Sequence[int]) -> list[str]:
+        """Namespaces, mounts, then the account: what comes before bubblewrap."""
         mounts: list[str] = []
+        first = 0
         for number, layered in enumerate(self.layered):
-            mounts += [f"merged{number}", layered.options(len(sources))]
-            sources += layered.sources
-        sources += [bound.source for bound in self.bound]
+            mounts += [f"merged{number}", layered.options(first)]
+            first += len(layered.sources)
+        files = [str(number) for number, source in enumerate(self._sources) if not source.is_dir()]
         # Without a change of account only a user namespace allows mounts.
         user = ["--user", "--map-root-user"] if self.account.is_own else []
-        bounds = f"size={self.tmp_bytes},nr_inodes={self.tmp_bytes // limits.TMP_BYTES_PER_NAME}"
-        line = ["/bin/sh", "-c", _ENTERING, "enter", *map(str, self.cgroups), ":"]
+        line: list[str] = []
+        if self.cgroups:
+            line = ["/bin/sh", "-c", _ENTERING, "enter", *map(str, self.cgroups), ":"]
         line += ["/usr/bin/unshare", *user, "--mount", "--propagation=private", "--"]
-        line += ["/bin/sh", "-c", _STAGING, "stage", _STAGE, bounds, *map(str, sources), ":", *mounts, ":"]
+        folders, others = (f"/proc/self/fd/{table}" for table in tables)
+        line += ["/bin/sh", "-c", _STAGING, "stage", folders, _STAGE, others if files else "", *files]
+        line += [":", *mounts, ":"]
+        if self.gated and self.account.is_own:
+            return line  # bubblewrap sets no_new_privs itself; who starts it sets the limits
         line += ["/usr/bin/setpriv", *self.account.change, "--no-new-privs", "--"]
+        if self.gated:
+            return line
         return [*line, "/usr/bin/prlimit", "--core=0", f"--nofile={limits.AGENT_OPEN_FILES}", "--"]
 
-    def _bubblewrap(self, filters: Sequence[int], etc: Sequence[int], info: int | None) -> list[str]:
+    def _bubblewrap(self, filters: Sequence[int], etc: Mapping[str, int], info: int | None) -> list[str]:
         """The options of bubblewrap, environment included."""
+        uid = str(self.person.uid)
         line = ["--info-fd", str(info)] if info is not None else []
         line += "--unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try".split()
-        line += "--disable-userns --die-with-parent --cap-drop ALL --hostname agent --clearenv".split()
-        line += ["--uid", str(_UID), "--gid", str(_UID), "--ro-bind", "/usr", "/usr"]
-        for name in ("bin", "lib", "lib32", "lib64", "libx32", "sbin"):  # with a merged /usr these are links
-            path = Path("/", name)
-            if path.is_symlink():
-                line += ["--symlink", str(path.readlink()), str(path)]
-            elif path.is_dir():
-                line += ["--ro-bind", str(path), str(path)]
-        for name in _ETC_OF_THE_HOST:
-            line += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        for path_in_jail, descriptor in zip(_ETC, etc, strict=True):
+        line += f"--disable-userns --die-with-parent --cap-drop ALL --hostname {self.person.host} --clearenv".split()
+        if self.gated:  # else its signals to its process group would reach bubblewrap outside
+            line += ["--new-session"]
+        line += ["--uid", uid, "--gid", uid, *self._system()]
+        for path_in_jail, descriptor in etc.items():
             line += ["--perms", "0644", "--file", str(descriptor), path_in_jail]
         # The jail's user namespace owns /proc, so the kernel lets it write what is not covered here.
         line += ["--proc", "/proc", *_covered(_READ_ONLY, "/proc/{}")]
         line += [*_covered(_MASKED_FILES, f"{_STAGE}/empty"), *_covered(_MASKED_FOLDERS, f"{_STAGE}/hidden")]
-        line += ["--dev", "/dev", "--bind", f"{_STAGE}/shm", "/dev/shm", "--remount-ro", "/dev"]
-        line += ["--bind", f"{_STAGE}/tmp", "/tmp"]
+        line += ["--dev", "/dev"]
+        for number, scratch in enumerate(self.writable):
+            line += ["--bind", f"{_STAGE}/scratch{number}", scratch.target]
+        line += ["--remount-ro", "/dev"]
         line += ["--dir", "/run", "--dir", "/var", "--symlink", "/tmp", "/var/tmp"]
         first = 0
         for number, layered in enumerate(self.layered):
@@ -338,6 +421,23 @@ class Jail:
         for name, value in {"PATH": "/usr/local/bin:/usr/bin:/bin", **(self.environment or {})}.items():
             line += ["--setenv", name, value]
         return [*line, "--chdir", self.cwd]
+
+    def _system(self) -> list[str]:
+        """The options for /usr, what leads into it, and what programs need of /etc."""
+        place = "" if self.root == Path("/") else f"{_STAGE}/{len(self._sources) - 1}"
+        line = ["--ro-bind", f"{place}/usr", "/usr"]
+        for name in ("bin", "lib", "lib32", "lib64", "libx32", "sbin"):  # with a merged /usr these are links
+            path = self.root / name
+            if path.is_symlink():
+                line += ["--symlink", str(path.readlink()), f"/{name}"]
+            elif path.is_dir():
+                line += ["--ro-bind", f"{place}/{name}", f"/{name}"]
+        for folder in self.masked:
+            if (self.root / folder.lstrip("/")).is_dir():
+                line += ["--ro-bind", f"{_STAGE}/hidden", folder]
+        for name in _ETC_OF_THE_HOST:
+            line += ["--ro-bind-try", f"{place}/etc/{name}", f"/etc/{name}"]
+        return line
 
     def _linked(self) -> list[str]:
         """The options for links; not for one where something is, or would have to be, already."""
@@ -390,11 +490,46 @@ class Jail:
             written.close()  # else the read below would not end if bubblewrap fails
             try:
                 with suppress(ValueError, KeyError, ProcessLookupError):
-                    process.first = os.pidfd_open(json.loads(read.read())["child-pid"])
+                    process.first_pid = json.loads(read.read())["child-pid"]
+                    process.first = os.pidfd_open(process.first_pid)
+                    if not self.gated:
+                        # It is bubblewrap's own, but of the same account: the program may change its memory.
+                        set_rlimits(self.account, [process.first_pid], {"nproc": self.processes})
+            except OSError as error:
+                process.wait_empty()
+                raise Unavailable(f"the jail's first process cannot be limited ({error})") from None
             except BaseException:  # Ctrl-C: no one else knows about this process
                 process.kill()
                 raise
             return process
+
+
+def set_rlimits(account: Account, pids: Sequence[int], wanted: Mapping[str, int]) -> None:
+    """Set these limits of processes of the account, by their names in prlimit(1). Raises OSError.
+
+    Root needs a capability for it that containers lack; the account itself needs none.
+    """
+    try:
+        for pid in pids:
+            for name, limit in wanted.items():
+                resource.prlimit(pid, getattr(resource, f"RLIMIT_{name.upper()}"), (limit, limit))
+    except PermissionError:
+        options = [f"--{name}={limit}" for name, limit in wanted.items()]
+        run_as_account(account, ["/bin/sh", "-c", _PRLIMITS, "limits", " ".join(map(str, pids)), *options])
+
+
+def run_as_account(account: Account, words: list[str]) -> None:
+    """Run a program of PACKAGES, or one of util-linux, as the account. Raises OSError."""
+    done = subprocess.run(
+        ["/usr/bin/setpriv", *account.change, "--", *words],
+        env={},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=limits.AGENT_TRIAL_SECONDS,
+    )
+    if done.returncode != 0:
+        raise PermissionError(f"{words[0]}: {done.stderr.decode('utf-8', 'replace').strip()[-200:]}")
 
 
 def missing_packages() -> list[str]:
@@ -490,10 +625,10 @@ def _trial(jail: Jail, argv: Sequence[str]) -> str:
     if done.returncode == 0:
         return done.stdout.decode("utf-8", "replace")
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    raise Unavailable(_why_not(said[-1] if said else f"exit code {done.returncode}"))
+    raise Unavailable(why_not(said[-1] if said else f"exit code {done.returncode}"))
 
 
-def _why_not(said: str) -> str:
+def why_not(said: str) -> str:
     """What a person can do about an error of unshare, mount or bubblewrap."""
     if any(word in said for word in ("Operation not permitted", "Permission denied", "No permissions", "No space")):
         return (
@@ -504,9 +639,9 @@ def _why_not(said: str) -> str:
     return f"no jail is possible here: {said[:200]}"
 
 
-def memory_file(text: str) -> int:
+def memory_file(content: str | bytes) -> int:
     """A new descriptor of a file in memory, read from its start: for what must be in no argument and on no disk."""
     descriptor = os.memfd_create("jail", os.MFD_CLOEXEC)
-    os.write(descriptor, text.encode())
+    os.write(descriptor, os.fsencode(content))
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor

@@ -8,6 +8,7 @@ inject input into a terminal; the kernel uses only the lower 32 bits of the numb
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from collections.abc import Mapping
 from typing import Any, Final
@@ -31,12 +32,17 @@ class _Argument(ctypes.Structure):
     _fields_ = [("index", ctypes.c_uint), ("how", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64)]
 
 
-def system_calls() -> int:
-    """A descriptor, at its start, of the program that allows the calls of the ERA profile. Raises Unavailable."""
-    return _exported(profile())
+@functools.cache
+def system_calls(*, engine: bool = True) -> bytes:
+    """The program that allows the calls of the ERA profile, or those of a run without an engine; compiled once.
+
+    Raises Unavailable.
+    """
+    return _compiled(profile(engine=engine))
 
 
-def terminal_input() -> int:
+@functools.cache
+def terminal_input() -> bytes:
     """The same for the program that refuses TIOCSTI and TIOCLINUX, and allows everything else. Raises Unavailable."""
     refused = [
         {
@@ -47,10 +53,10 @@ def terminal_input() -> int:
         }
         for number in (_TIOCSTI, _TIOCLINUX)
     ]
-    return _exported({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": refused})
+    return _compiled({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": refused})
 
 
-def _exported(rules: Mapping[str, Any]) -> int:
+def _compiled(rules: Mapping[str, Any]) -> bytes:
     library = _library()
     context = library.seccomp_init(ctypes.c_uint32(_action(rules["defaultAction"], rules)))
     if not context:
@@ -58,12 +64,11 @@ def _exported(rules: Mapping[str, Any]) -> int:
     try:
         for rule in rules["syscalls"]:
             _add(library, context, rule)
-        descriptor = os.memfd_create("seccomp", os.MFD_CLOEXEC)
-        if library.seccomp_export_bpf(ctypes.c_void_p(context), descriptor) != 0:
-            os.close(descriptor)
-            raise Unavailable(f"{LIBRARY}: the filter could not be written")
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        return descriptor
+        with open(os.memfd_create("seccomp", os.MFD_CLOEXEC), "rb") as file:
+            if library.seccomp_export_bpf(ctypes.c_void_p(context), file.fileno()) != 0:
+                raise Unavailable(f"{LIBRARY}: the filter could not be written")
+            file.seek(0)
+            return file.read()
     finally:
         library.seccomp_release(ctypes.c_void_p(context))
 

@@ -60,6 +60,10 @@ class Approved(Placed):
     """Whether every line was put on the screen and none was cut."""
     draft_sha256: str | None = None
     """Digest of the draft, without the lines that approving adds."""
+    platform: Mapping[str, str] | None = None
+    """On what it runs: `image`, `egress_image`, `runtime`, `seccomp_sha256` of its Job. None: that does not matter to
+    it, or it is of an earlier version.
+    """
     grant: str | None = None
     """The standing grant that it was approved under."""
     risk: str | None = None

@@ -191,7 +191,7 @@ def _requesters(settings: Settings, envelope: JobEnvelope) -> Mapping[str, str]:
 def _policy(settings: Settings, envelope: JobEnvelope) -> Policy:
     """This worker's settings as a policy, under the digest that the operator signed."""
     own = make_policy(settings, _NO_CONTRACTS, facts=policy_facts(), environment={})
-    return Policy(own.settings, own.contracts, envelope.platform_value(), envelope.policy_sha256)
+    return Policy(own.settings, own.contracts, envelope.policy_sha256)
 
 
 _NO_CONTRACTS: Mapping[str, Any] = {}

@@ -34,7 +34,7 @@ from threegate.runners.cgroup import CgroupFiles
 from threegate.runners.era import container_engine as engine
 from threegate.runners.era import spec
 from threegate.runners.era.container_stream import FrameReader, attach
-from threegate.runners.era.readback import NO_INTERFACES, holds_memory, process_status
+from threegate.runners.era.walls import NO_INTERFACES, holds_memory, process_status
 
 NOT_STARTED: Final = 3
 """Exit code if there is no container, or its restrictions are not in force."""
