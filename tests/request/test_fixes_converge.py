@@ -8,9 +8,10 @@ import re
 from dataclasses import fields
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.conftest import examples
 from tests.request.examples import KEYS, NAME, NOW, SETTINGS, era, monty, request
 from tests.request.hurried import ERA_OUT, LEFT, MENDED, reaching, with_input
 from threegate.core import limits
@@ -169,7 +170,7 @@ def _swap(lines: list[str], at: int, data: st.DataObject) -> None:
 BREAK = (_put_in, _say, _dress, _unquote, _wrap, _indent, _drop, _end, _double, _swap)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(180)
 @given(st.data())
 def test_a_broken_file_becomes_what_it_was_or_stays_broken(data: st.DataObject) -> None:
     """Whatever is done to the form of a valid file: if what is offered makes it valid again, it says what it said."""
