@@ -8,11 +8,13 @@ import re
 from dataclasses import fields
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.conftest import examples
 from tests.request.examples import KEYS, NAME, NOW, SETTINGS, era, monty, request
 from tests.request.hurried import ERA_OUT, LEFT, MENDED, reaching, with_input
+from threegate.core import limits
 from threegate.request.fixes import propose_fixes
 from threegate.request.fixes.edit import apply_fixes
 from threegate.request.reader import read_request
@@ -52,6 +54,40 @@ def test_one_step_leaves_only_what_its_author_can_answer(name: str) -> None:
     fixed = step(text)
     assert wrong(read(fixed)) and wrong(read(fixed)) <= left, (fixed, read(fixed).findings)
     assert step(fixed) == fixed
+
+
+@pytest.mark.parametrize(("bound", "most"), [("FIX_ROUNDS", 1), ("FIX_READINGS", 1), ("FIX_READINGS", 3)])
+def test_what_is_offered_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
+    """Fewer fixes are offered then, never one that was not read."""
+    text = era(purpose="a: b", network="off", language="Python 3", outputs_expected="nothing").replace(
+        "## Input", "# Input"
+    )
+    whole = propose_fixes(text.encode(), read(text), settings=SETTINGS, now=NOW)
+    monkeypatch.setattr(limits, bound, most)
+    some = propose_fixes(text.encode(), read(text), settings=SETTINGS, now=NOW)
+    assert set(some) <= set(whole) and len(some) <= len(whole)
+    assert len(wrong(read(apply_fixes(text, some)))) <= len(wrong(read(text)))
+
+
+def test_what_is_below_a_broken_front_matter_is_shown() -> None:
+    """And the reverse: of a file with several faults all are in the first report."""
+    text = (
+        era(purpose="a: b", network="off")
+        .replace("## Input Files", "### Input Files")
+        .replace("level: low", "level: Low")
+    )
+    assert wrong(read(text)) >= {"TG110", "TG138", "TG205", "TG252"}
+    wrapped = f"```markdown\n{era(network='off')}```\n"
+    assert wrong(read(wrapped)) == {"TG108", "TG138"}
+    underlined = era(network="off").replace("none\n\n## Risk", "none\n---\n## Risk").replace("level: low", "level: Low")
+    assert wrong(read(underlined)) == {"TG138", "TG205", "TG252"}
+    assert wrong(read("\ufeff" + era(network="off"))) == {"TG105", "TG138"}
+    assert wrong(read(era(backend='"ERA', network="off"))) >= {"TG110"}
+
+
+def test_no_part_of_a_broken_front_matter_is_read_that_is_too_large() -> None:
+    text = era(purpose="x" * 20_000).replace("---\n", "----\n", 1)
+    assert wrong(read(text)) == {"TG108"}
 
 
 VALID = {
@@ -134,7 +170,7 @@ def _swap(lines: list[str], at: int, data: st.DataObject) -> None:
 BREAK = (_put_in, _say, _dress, _unquote, _wrap, _indent, _drop, _end, _double, _swap)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(180)
 @given(st.data())
 def test_a_broken_file_becomes_what_it_was_or_stays_broken(data: st.DataObject) -> None:
     """Whatever is done to the form of a valid file: if what is offered makes it valid again, it says what it said."""

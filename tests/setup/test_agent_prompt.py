@@ -130,7 +130,7 @@ def test_many_contracts_are_counted() -> None:
 def test_what_era_has_is_what_the_root_has() -> None:
     some = Contents(frozenset({"sort", "jq", "python3"}), frozenset({"yaml", "sqlite3"}), "3.12", "the sandbox image")
     text = prompt_text(replace(PLACES["image"], contents=some), NOW)
-    assert "Programs include jq python3 sort. One" in text
+    assert "Programs include jq python3 sort. Unusual" in text
     assert "`python3` is 3.12 with its standard library. Also there: yaml sqlite3." in text
     assert "Not there: numpy pandas" in text and "yaml" not in text.partition("Not there: ")[2].partition(".")[0]
     none = Contents(frozenset({"sort"}), frozenset({"json"}), "", "the sandbox image")

@@ -468,8 +468,8 @@ FRAME_LINE_CHARS: Final = 80
 """A line that is looked for as a fence or heading in a broken file; none that was meant as one is longer."""
 FIX_ROUNDS: Final = 6
 """Rounds of fixes of one file: what can be seen only after some findings are gone is answered in the next."""
-FIX_READINGS: Final = 24
-"""Readings of one file after which fixes are no longer tried one by one."""
+FIX_READINGS: Final = 12
+"""Readings of one file after which no further fixes are tried."""
 
 # ---- witnesses of the trail (docs/witnesses.md)
 WITNESSES: Final = 16

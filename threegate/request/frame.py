@@ -160,10 +160,7 @@ def _end_of_wrap(lines: Sequence[str], body: int, wrap: int) -> tuple[int, int]:
         plain = _is_like(lines[index], _PLAIN_WRAP)
         if index == first and plain:
             return len(lines), first + 1
-        if opened is None:
-            opened = index
-        elif plain:
-            opened = None
+        opened = index if opened is None else None if plain else opened
     if opened is None or not _is_like(lines[opened], _PLAIN_WRAP):
         return len(lines), body
     return opened, body

@@ -97,6 +97,7 @@ def read_sections(
         findings.add("TG209", line, 1, "a link reference definition is invisible when shown; write the address out")
     headings = [token for token in tokens if token.type == "heading_open"]
     underlines: set[int] = set()
+    underlined: set[int] = set()
     # The file is refused for a heading in another form. What is in the sections is read all the same where it is clear
     # which section is meant, so that one reading shows all that is wrong.
     dressed: dict[int, str | None] = {}
@@ -110,11 +111,12 @@ def read_sections(
         findings.add("TG205", first_line + start, 1, message)
         if not token.level and token.markup == "-":
             underlines.add(end - 1)
+            underlined.add(start)
         elif not token.level and token.markup[0] == "#" and (name or not any(dressed.values())):
             dressed[start] = name  # None for a title above the first section
         else:
             trusted = False
-    for index in sorted(scanned ^ set(map(_start, headings))):
+    for index in sorted(scanned ^ (set(map(_start, headings)) - underlined)):
         message = "what looks like a heading here is none for Markdown, or the other way round; take the line out"
         findings.add("TG207", first_line + index, 1, message)
         trusted = False

@@ -261,9 +261,9 @@ def _runners(place: PromptPlace) -> Iterator[str]:
 def _era(place: PromptPlace) -> Iterator[str]:
     known = place.contents
     usual = [name for name in place.gate.programs if known.has_program(name) is not False and name not in _NO_USE]
-    yield "`ERA` runs one program with its arguments, without a shell; it may write to `/tmp`, too. Your own script is"
-    yield "an input like any other; the command is then `python3 /in/NAME.py`. `language` says what it is written in."
-    yield f"Programs include {' '.join(usual)}. One that nobody vouches for makes the risk high."
+    yield "`ERA` runs one program with its arguments, without a shell, and may write to `/tmp`. Your own script is an"
+    yield "input like any other; the command is then `python3 /in/NAME.py`. `language` is what it is written in, never a"
+    yield f"shell. Programs include {' '.join(usual)}. Unusual ones make the risk high."
     if known.modules is not None:
         there = [name for name in COMMON_MODULES if name in known.modules]
         others = [name for name in COMMON_MODULES if name not in known.modules]

@@ -94,7 +94,7 @@ class Fixing:
         """The offers of one round that can be made: all, or else those that work, or else one after the other."""
         nothing = _Attempt([], [], self._report, True)
         offers = _offers(draft, self._report)
-        if not offers:
+        if not offers or self._readings >= limits.FIX_READINGS:
             return nothing
         attempt = self._attempt(offers)
         if not attempt.good and attempt.solved:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from threegate.request.backend import BACKENDS
 from threegate.request.code import check_code, check_vars
-from threegate.request.fixes.body_parts import declared_files, filled_lines, headings, span
+from threegate.request.fixes.body_parts import declared_files, filled_lines, span
 from threegate.request.fixes.edit import Draft
 from threegate.request.fixes.front_matter_fixes import left_out
 from threegate.request.frame import section_names, section_of
@@ -52,7 +52,7 @@ def heading(draft: Draft, finding: Finding) -> Iterator[Fix]:
     plain = re.sub(r"^[#\s]*[*_]*(?:[0-9]{1,2}[.)][ \t]*)?", "", line[:200]).rstrip(" \t#:*_").casefold()
     known = {name.casefold(): name for name in section_names()}
     name = known.get(plain) or _OTHER_SECTIONS.get(plain)
-    there = {item for number, item in headings(draft).items() if number != finding.line}
+    there = {item for number, item in draft.headings.items() if number != finding.line}
     if name is not None and name not in there and len(line) < 200 and line.rstrip() != f"## {name}":
         if name.casefold() == plain or f"## {name}" in finding.message:
             yield Fix(finding.rule, "replace", finding.line, f"## {name}")
@@ -66,7 +66,7 @@ def _section_of_another_backend(draft: Draft, finding: Finding, name: str | None
     """Where no backend is named, the sections name it. A list of inputs goes where the front matter's is enough."""
     monty = BACKENDS["monty"].sections
     if name == monty[0] and not any(line.startswith("backend:") for line in draft.lines[: draft.end]):
-        if set(headings(draft).values()) <= {*monty, "Input Files"}:
+        if set(draft.headings.values()) <= {*monty, "Input Files"}:
             yield Fix(finding.rule, "insert", draft.end, "backend: monty")
     elif name == "Input Files" and "backend is monty" in finding.message:
         listed = [re.sub(r"^[-*+ `]*(?:/in/)?|[`. ]*$", "", draft.line(number)) for number in filled_lines(draft, name)]
@@ -77,7 +77,7 @@ def _section_of_another_backend(draft: Draft, finding: Finding, name: str | None
 def _no_heading(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """A title above the first section goes, and so does a line of dashes below a text, which would underline it."""
     line = draft.line(finding.line)
-    first = min(headings(draft), default=0)
+    first = min(draft.headings, default=0)
     if line.startswith("#") and finding.line < first:
         yield Fix(finding.rule, "delete", finding.line)
     elif not line.lstrip().startswith("#"):
@@ -86,9 +86,6 @@ def _no_heading(draft: Draft, finding: Finding) -> Iterator[Fix]:
             (at for at in range(finding.line + 1, len(draft.lines) + 1) if not draft.line(at).strip("- \t")), 0
         )
         if draft.line(number).strip():
-            name = section_of(f"# {line.strip()}") if number == finding.line + 1 else None
-            if name is not None and name not in headings(draft).values():
-                yield Fix(finding.rule, "replace", finding.line, f"## {name}")
             yield Fix(finding.rule, "delete", number)
 
 
@@ -96,7 +93,7 @@ def missing_section(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """A section that is there under a line that only looks like a heading; a list of files as the front matter has
     it."""
     name = next((item for item in section_names() if f"## {item} is missing" in finding.message), "")
-    number = next((number for number, known in headings(draft).items() if known == name), 0)
+    number = next((number for number, known in draft.headings.items() if known == name), 0)
     if number:
         yield Fix(finding.rule, "replace", number, f"## {name}")
         return
@@ -124,15 +121,17 @@ def _outside_code(draft: Draft) -> Iterator[str]:
 def in_order(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """The first section that is out of order, before the first that comes after it."""
     order = next((rules.sections for rules in BACKENDS.values() if _names(rules.sections) in finding.message), ())
-    there = [(number, name) for number, name in sorted(headings(draft).items()) if name in order]
-    for at, (_, name) in enumerate(there):
-        later = [place for place, other in there[:at] if order.index(other) > order.index(name)]
-        if later:
-            lines = [draft.lines[line - 1] for line in span(draft, name)]
-            text = "\n".join(lines).strip("\n")
-            yield Fix(finding.rule, "insert", later[0], f"{text}\n")
-            yield from (Fix(finding.rule, "delete", line) for line in span(draft, name))
-            return
+    there = [(number, name) for number, name in sorted(draft.headings.items()) if name in order]
+    moves = [
+        (place, name)
+        for at, (_, name) in enumerate(there)
+        for place, other in there[:at]
+        if order.index(other) > order.index(name)
+    ]
+    for place, name in moves[:1]:
+        text = "\n".join(draft.lines[line - 1] for line in span(draft, name)).strip("\n")
+        yield Fix(finding.rule, "insert", place, f"{text}\n")
+        yield from (Fix(finding.rule, "delete", line) for line in span(draft, name))
 
 
 def _names(sections: tuple[str, ...]) -> str:

@@ -5,24 +5,16 @@ from __future__ import annotations
 import re
 
 from threegate.request.fixes.edit import Draft
-from threegate.request.frame import section_names, section_of
-from threegate.request.sections import lines_outside_fences
+from threegate.request.frame import section_names
 
 _FIELD = {"inputs": "name", "outputs_expected": "path"}
-
-
-def headings(draft: Draft) -> dict[int, str]:
-    """The sections that there are, by the number of the line of their headings, in the one form or another."""
-    start = 0 if draft.frame is None else draft.frame.body
-    lines = lines_outside_fences(draft.lines[start:])
-    return {start + index + 1: name for index, line in lines if (name := section_of(line)) is not None}
 
 
 def span(draft: Draft, name: str) -> range:
     """The numbers of the lines of a section, with its heading: up to the next of the one form. Empty if it is not
     there."""
     exact = {f"## {known}" for known in section_names()}
-    found = sorted(number for number, known in headings(draft).items() if known == name)
+    found = sorted(number for number, known in draft.headings.items() if known == name)
     if not found:
         return range(0)
     below = range(found[0] + 1, len(draft.lines) + 1)
@@ -38,7 +30,7 @@ def filled_lines(draft: Draft, name: str) -> list[int]:
 def declared_files(draft: Draft, key: str) -> list[str] | None:
     """Names of the files that a list of the front matter has, without their folder; empty where there is no such list.
     None where they are not clear."""
-    lines = draft.lines[: draft.end]
+    lines = draft.lines[: max(draft.end - 1, 0)]
     start = next((index for index, line in enumerate(lines) if line.startswith(f"{key}:")), None)
     if start is None:
         return []

@@ -15,8 +15,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from threegate.core import limits
-from threegate.request.frame import Frame, find_frame
+from threegate.request.frame import Frame, find_frame, section_of
 from threegate.request.report import Fix
+from threegate.request.sections import lines_outside_fences
 
 if TYPE_CHECKING:
     from threegate.core.settings import RequestSettings
@@ -42,6 +43,13 @@ class Draft:
     def frame(self) -> Frame | None:
         """Where the front matter and the body are."""
         return find_frame(self.lines)
+
+    @cached_property
+    def headings(self) -> dict[int, str]:
+        """The sections that there are, by the number of the line of their headings, in the one form or another."""
+        start = 0 if self.frame is None else self.frame.body
+        lines = lines_outside_fences(self.lines[start:])
+        return {start + index + 1: name for index, line in lines if (name := section_of(line)) is not None}
 
     def line(self, number: int) -> str:
         """A line by its number from 1; empty where there is none, or where it is too long to be a slip of the pen."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from threegate.core import limits
 from threegate.request.fields import FILE_NAME
 from threegate.request.fixes.body_parts import declared_files, filled_lines
 from threegate.request.fixes.edit import Draft
@@ -45,12 +46,12 @@ def listed(prefix: str) -> Callable[[Draft, Finding], Iterator[Fix]]:
         if len(filled) == 1 and _NO_FILES.fullmatch(draft.line(filled[0]).strip()) and not declared:
             yield Fix(finding.rule, "replace", filled[0], "none")
             return
-        entries_of = {number: _entry(draft, number, prefix) for number in filled}
+        # One entry of a list, or a text that is no list: then each line of it must be one.
         wanted = [finding.line] if draft.line(finding.line).lstrip()[:1] in ("-", "*", "+") else filled
-        if all(entries_of.get(number) for number in wanted):
-            for number in wanted:
-                if entries_of[number] != draft.line(number):
-                    yield Fix(finding.rule, "replace", number, entries_of[number] or "")
+        entries_of = {number: _entry(draft, number, prefix) for number in wanted[: limits.OUTPUT_ENTRIES]}
+        if len(wanted) == len(list(filter(None, entries_of.values()))):
+            for number, entry in entries_of.items():
+                yield Fix(finding.rule, "replace", number, entry or "")
 
     return make
 
