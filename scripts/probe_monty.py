@@ -226,7 +226,7 @@ def measured() -> dict[str, Any]:
         return {
             "MISSING_BUILTINS": sorted({*missing, "__import__", "__builtins__"}),
             "METHODS": sorted(methods - data),
-            "NOWHERE": sorted(every - methods - data),
+            "NOWHERE": sorted(every.difference(methods, data, *(names for kind in types.values() for names in kind))),
             "IGNORED_DUNDERS": sorted(ignored),
             "TYPES": types,
         }

@@ -96,7 +96,7 @@ def test_the_rules_see_what_is_in_a_field() -> None:
 
 def test_what_neither_reads_is_refused_in_the_words_for_the_text_as_it_is() -> None:
     (problem,) = check_code("x = f'{d['a']}'\ny = = 1\n")
-    assert problem.rule == "TG401" and problem.line in (1, 2)
+    assert problem.rule == "TG401"
     (problem,) = check_code("def f[T: print(1)](x: T): pass\n")
     assert problem.rule == "TG401"
 

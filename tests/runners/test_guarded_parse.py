@@ -19,7 +19,7 @@ from threegate.runners.monty.guarded_parse import parse_problem
 
 @pytest.fixture(autouse=True)
 def asked_anew() -> None:
-    guarded_parse._parse.cache_clear()
+    guarded_parse.parsed.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -70,16 +70,16 @@ def test_the_message_says_the_way_out_and_quotes_no_code() -> None:
 def test_nothing_of_the_code_runs(trick: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever begins the code: nothing is printed. Monty reports the first line, or that it cannot read the rest."""
     seen = []
-    ask = guarded_parse._ask
+    real = guarded_parse.ask
 
     def spy(text: str, binary: Path) -> tuple[int, str]:
         answer = subprocess.run(
             [binary, "-c", text], capture_output=True, env={}, stdin=subprocess.DEVNULL, timeout=30, check=False
         )
         seen.append(answer.stdout + answer.stderr)
-        return ask(text, binary)
+        return real(text, binary)
 
-    monkeypatch.setattr(guarded_parse, "_ask", spy)
+    monkeypatch.setattr(guarded_parse, "ask", spy)
     parse_problem(trick)
     assert seen and b"ran\n" not in seen[0].replace(b"print('ran')\n", b"")
 
@@ -100,7 +100,7 @@ def test_nothing_of_the_code_runs(trick: str, monkeypatch: pytest.MonkeyPatch) -
     ids=lambda value: ascii(value)[:30],
 )  # fmt: skip
 def test_any_other_answer_is_no_yes(status: int, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarded_parse, "_ask", lambda text, binary: (status, told))
+    monkeypatch.setattr(guarded_parse, "ask", lambda text, binary: (status, told))
     problem = parse_problem("x = 1\n")
     assert problem is not None and problem.rule == "TG419"
 
@@ -137,7 +137,7 @@ def test_the_process_has_limits_of_time_memory_and_files(monkeypatch: pytest.Mon
         "#!/bin/sh\nwhile ! grep -q 'Max core file size *0 ' /proc/self/limits; do :; done\ncat /proc/self/limits >&2\n"
     )
     shows.chmod(0o700)
-    _, told = guarded_parse._ask("x\n", shows)
+    _, told = guarded_parse.ask("x\n", shows)
     held = {line[:25].strip(): line[25:].split()[:2] for line in told.splitlines()}
     assert held["Max cpu time"] == [str(limits.MONTY_PARSE_SEC)] * 2
     assert held["Max address space"] == [str(limits.MONTY_PARSE_BYTES)] * 2
@@ -147,7 +147,7 @@ def test_the_process_has_limits_of_time_memory_and_files(monkeypatch: pytest.Mon
 def test_one_that_has_ended_needs_no_limits() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
-    guarded_parse._restrict(process.pid)
+    guarded_parse.restrict(process.pid)
     assert resource.getrlimit(resource.RLIMIT_CORE) != (0, 0) or resource.getrlimit(resource.RLIMIT_FSIZE) != (0, 0)
 
 
