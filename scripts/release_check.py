@@ -215,7 +215,7 @@ assert len(tags.split()) == 2, tags
 """
 
 _EXTRAS = """
-import threegate.runners.era.runner, in_toto_attestation, securesystemslib
+import threegate.runners.era.engine_runner, in_toto_attestation, securesystemslib
 import threegate.plugins.serve.http_app, threegate.plugins.serve.mcp_server
 import threegate.plugins.serve.metrics, apprise, textual
 """
