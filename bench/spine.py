@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import pydantic_monty
 
 from tests.support import Place, era_draft, make_place, monty_draft
-from threegate.runners.monty.worker import Worker, find_isolation, worker_binary
+from threegate.runners.monty.program import worker_binary
+from threegate.runners.monty.worker import Worker, find_isolation
 
 CODE = "total = 0\nfor i in range(1000):\n    total += i\ntotal"
 

@@ -33,7 +33,8 @@ from threegate.acts.approve import promote, seal, sign
 from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
-from threegate.runners.monty.worker import Worker, find_isolation, worker_binary
+from threegate.runners.monty.program import worker_binary
+from threegate.runners.monty.worker import Worker, find_isolation
 
 CODE = "total = 0\nfor i in range(1000):\n    total += i\ntotal"
 THREADS = 2

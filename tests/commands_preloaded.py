@@ -11,7 +11,8 @@ import watchdog.observers  # noqa: F401
 
 import threegate
 from threegate.core.errors import Unavailable
-from threegate.runners.monty.worker import find_isolation, worker_binary
+from threegate.runners.monty.program import worker_binary
+from threegate.runners.monty.worker import find_isolation
 
 _APART = ("threegate.plugins", "threegate.__main__")
 

@@ -10,8 +10,8 @@ from threegate.request.rules_page import example_lines, rules_page
 
 ACCEPTED = [(rule, example) for rule in RULES.values() for example in rule.accepted if not plugin_of(example)]
 REFUSED = [(rule, example) for rule in RULES.values() for example in rule.refused if not plugin_of(example)]
-SEEN_ELSEWHERE = {"TG100", "TG199"}
-"""What no text can show: a file that is not read, a reader that fails. Their own tests show them."""
+SEEN_ELSEWHERE = {"TG100", "TG199", "TG419"}
+"""What no text can show: a file that is not read, a reader that fails, a silent Monty. Their own tests show them."""
 
 
 def name_of(value: object) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from threegate.core.workspace import Workspace
     from threegate.request.action import Action
     from threegate.request.findings import Findings
-    from threegate.request.model import Delivery, InputFile, Request
+    from threegate.request.model import Delivery, InputFile, Request, Stage
     from threegate.request.problem import Problem
 
 Version = Literal["1", "2"]
@@ -32,6 +32,7 @@ DEFAULT_BACKEND: Final = "ERA"
 class Reading(Protocol):
     """A request that gate 1 is reading, as far as a backend sees it."""
 
+    stage: Stage
     values: dict[str, Any]
     """The keys of the front matter that were accepted."""
     parts: dict[str, Any]

@@ -16,7 +16,8 @@ import math
 import re
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ from threegate.request.characters import describe, hidden_places, strings
 from threegate.request.code_modules import MONTY_NAMES
 from threegate.request.command.paths import find_installs, find_places
 from threegate.request.model import InputFile
+from threegate.request.monty_idioms import idiom_problems
+from threegate.request.newer_syntax import in_older_syntax
 from threegate.request.problem import Problem, placed
 
 _UNSUPPORTED: Final[dict[type[ast.AST], str]] = {
@@ -48,16 +51,19 @@ _CAUGHT: Final = frozenset(("ImportError", "ModuleNotFoundError", "Exception", "
 
 _ONE_PARSER: Final = threading.Lock()
 
+Parse = Callable[[str], Problem | None]
+"""What keeps Monty from reading code, at its line; a problem too where Monty cannot be asked."""
+
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _NESTING: Final = re.compile(r'"(?>(?:[^"\\]++|\\.)*)"?|[\[\]{}]', re.DOTALL)
 _TAKEN: Final = frozenset(dir(builtins)) | frozenset(keyword.kwlist) | frozenset(keyword.softkwlist)
 
 
-def read_script(reading: Reading) -> Script | None:
-    """Code and Inputs (JSON); None where the code is not well-formed."""
+def read_script(reading: Reading, parse: Parse | None = None) -> Script | None:
+    """Code and Inputs (JSON); None where the code is not well-formed. `parse` asks Monty whether it can read it."""
     # Which inputs there are is not known where the front matter's list is not well-formed.
     inputs = reading.values.get("inputs", ()) if reading.knows("inputs") else None
-    code = reading.block("Code", "TG221", "python", lambda text: check_code(text, inputs))
+    code = reading.block("Code", "TG221", "python", lambda text: check_code(text, inputs, parse))
     variables = reading.block("Inputs (JSON)", "TG222", "json", check_vars)
     return None if code is None else Script(code, variables)
 
@@ -70,31 +76,48 @@ def parse_python(text: str, minor: int | None = None) -> ast.Module:
         return ast.parse(text, feature_version=None if minor is None else (3, minor))
 
 
-def check_code(text: str, inputs: Sequence[InputFile] | None = None) -> tuple[Problem, ...]:
+def check_code(text: str, inputs: Sequence[InputFile] | None = None, parse: Parse | None = None) -> tuple[Problem, ...]:
     """Problems of a Code block, by place. Never raises; nothing of it is run.
 
-    In code without another problem, files of /in that are opened and not among the declared `inputs` are one; None:
-    it is not known which are declared.
+    Files of /in that are opened and not among the declared `inputs` are one, too; None: it is not known which are
+    declared. `parse` is asked about code that can be read here.
     """
     # Its words and marks, and what f-strings embed, which counts for more.
     if len(_PARTS.findall(text)) + 10 * text.count("{") > limits.CODE_PARTS:
         return (Problem("TG402", 1, 1, f"more than {limits.CODE_PARTS} parts; make the code shorter"),)
+    tree = _read(text)
+    if isinstance(tree, Problem):
+        return (tree,)
+    nodes = list(ast.walk(tree))
+    found = {*_unavailable(nodes), *_named_in(text), *idiom_problems(tree)}
+    if inputs is not None:
+        found.update(_undeclared(nodes, inputs))
+    unread = None if parse is None else parse(text)
+    # What a rule here has said of that line is more exact.
+    exact = {problem.line for problem in found if problem.rule in ("TG407", "TG417")}
+    if unread is not None and not (unread.rule == "TG407" and unread.line in exact):
+        found.add(unread)
+    return tuple(sorted(found, key=lambda problem: (problem.line, problem.column, problem.rule)))
+
+
+def _read(text: str) -> ast.Module | Problem:
+    """The code as this Python reads it, or with newer syntax rewritten; a problem where neither can be read."""
     try:
-        tree = parse_python(text)
+        return parse_python(text)
     except SyntaxError as error:
+        # The error's own words are about the text as it is, so they are said if the rewritten text is no better.
+        newer = in_older_syntax(text)
+        if newer is not None:
+            with suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+                return parse_python(newer)
         line, column = error.lineno or 1, max(error.offset or 1, 1)
         if "too many nested" in error.msg or "too complex" in error.msg:
-            return (Problem("TG402", line, column, "nested too deeply to be read; make it flatter"),)
-        return (Problem("TG401", line, column, f"not Python: {plain_words(error.msg)}; fix the code"),)
+            return Problem("TG402", line, column, "nested too deeply to be read; make it flatter")
+        return Problem("TG401", line, column, f"not Python: {plain_words(error.msg)}; fix the code")
     except ValueError:
-        return (Problem("TG401", 1, 1, "not Python: a NUL or a number of absurd length; take it out"),)
+        return Problem("TG401", 1, 1, "not Python: a NUL or a number of absurd length; take it out")
     except (RecursionError, MemoryError):
-        return (Problem("TG402", 1, 1, "nested too deeply to be read; make it flatter"),)
-    nodes = list(ast.walk(tree))
-    found = {*_unavailable(nodes), *_named_in(text)}
-    if not found and inputs is not None:
-        return tuple(_undeclared(nodes, inputs))
-    return tuple(sorted(found, key=lambda problem: (problem.line, problem.column, problem.rule)))
+        return Problem("TG402", 1, 1, "nested too deeply to be read; make it flatter")
 
 
 def _undeclared(nodes: Sequence[ast.AST], inputs: Sequence[InputFile]) -> Iterator[Problem]:
@@ -145,6 +168,8 @@ def _unavailable(nodes: Sequence[ast.AST]) -> Iterator[Problem]:
 
 def _from_import(node: ast.ImportFrom) -> Iterator[Problem]:
     module = "." * node.level + (node.module or "")
+    if module == "__future__":
+        return  # a name that is not there is a syntax error of Monty's, too
     names = MONTY_NAMES.get(module)
     if names is None:
         yield _at("TG403", node, f"Monty has no module {module[:40]}; do without it")

@@ -8,7 +8,7 @@ the same table. Source: docs/spec/1-tool-request.md, "Front matter".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -277,8 +277,9 @@ KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _TABLE}
 """Every key that there is, in the order of docs/spec/1-tool-request.md."""
 
 
-def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
-    """Read every key of the mapping. Problems go to `bounds.findings`; a key with one is not in the result."""
+def read_keys(root: YamlNode, stage: Stage, bounds: Bounds, unread: Container[str] = ()) -> dict[str, Any]:
+    """Read every key of the mapping. Problems go to `bounds.findings`; a key with one is not in the result. The keys
+    `unread` are in the file, but could not be read."""
     values: dict[str, Any] = {}
     findings = bounds.findings
     written = root.value["schema_version"][1].value if "schema_version" in root.value else "1"
@@ -308,7 +309,7 @@ def read_keys(root: YamlNode, stage: Stage, bounds: Bounds) -> dict[str, Any]:
         except FieldError as error:
             findings.at(error.rule, node, f"{name} {error}")
     for key in KEYS.values():
-        if key.required and version in key.versions and key.name not in root.value:
+        if key.required and version in key.versions and key.name not in root.value and key.name not in unread:
             findings.add("TG121", 1, 1, f"the key {key.name} is missing; {key.description}")
     if stage == "approved":
         missing = [name for name in APPROVAL_KEYS if not _is_filled(root, name)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime
 from itertools import islice
@@ -28,13 +28,22 @@ from threegate.request.characters import describe, hidden_places, strings, visib
 from threegate.request.command.read_command import read_command
 from threegate.request.content import check_content
 from threegate.request.findings import Findings, mask_lines, tell
+from threegate.request.frame import find_frame, read_entries, section_of
 from threegate.request.front_matter import Bounds, check_together, read_keys
 from threegate.request.gate_rules import RULES
 from threegate.request.model import OutputFile, Request, Stage, exposure_of
 from threegate.request.problem import Problem, placed
 from threegate.request.report import Report
 from threegate.request.sections import BodySection
-from threegate.request.source import FrontMatter, Source, SourceRefused, read_mapping, read_source, scalars
+from threegate.request.source import (
+    BYTE_ORDER_MARK,
+    FrontMatter,
+    Source,
+    SourceRefused,
+    read_mapping,
+    read_source,
+    scalars,
+)
 
 if TYPE_CHECKING:
     from threegate.core.settings import RequestSettings
@@ -86,6 +95,9 @@ class _Reading:
         self.bounds = Bounds(settings, now, self.findings)
         self.values: dict[str, Any] = {}
         self.written: Container[str] = ()
+        self.places: dict[str, int] = {}
+        """The line on which each key of the front matter begins."""
+        self.last = 0
         self.secrets: list[Found] = []
         self.withheld: set[int] = set()
         """Indexes of lines that spell a secret by escapes, which no pattern masks."""
@@ -99,14 +111,12 @@ class _Reading:
 
     def report(self) -> Report:
         """Read everything and say what was found."""
-        findings, source, hidden = self.findings, Source("", ()), False
+        findings, hidden = self.findings, False
         sha256 = sha256_hex(self.data)
         request: Request | None = None
         self._check_name()
-        try:
-            source = read_source(self.data)
-        except SourceRefused as error:
-            findings.add(*error.problem)
+        if (source := self._source()) is None:
+            source = Source("", ())
         else:
             for index in islice(hidden_places(source.text), limits.FINDINGS_PER_RULE):
                 shown = describe(source.text[index])
@@ -137,7 +147,17 @@ class _Reading:
             lines,
             None if name is None or has_secret(name) else name,
             exposure,
+            known=self._known(),
         )
+
+    def _source(self) -> Source | None:
+        """The text of the file; None where it is not known, which is then a finding."""
+        for data in dict.fromkeys((self.data, self.data.removeprefix(BYTE_ORDER_MARK))):
+            try:
+                return read_source(data)
+            except SourceRefused as error:
+                self.findings.add(*error.problem)
+        return None
 
     def _check_name(self) -> None:
         name = PurePath(self.path).name
@@ -166,25 +186,41 @@ class _Reading:
 
     def _read(self, source: Source) -> None:
         """The front matter, then the body as its backend has it. Raises SourceRefused."""
-        front = FrontMatter(source.text, max_bytes=limits.FRONT_MATTER_BYTES)
-        root = read_mapping(front.text)
+        try:
+            front = FrontMatter(source.text, max_bytes=limits.FRONT_MATTER_BYTES)
+            root, first, last = read_mapping(front.text), 1, front.end
+            below, end = front.end + 1, len(source.lines)
+            unread: dict[str, Problem] = {}
+        except SourceRefused as error:
+            # The file is refused. What else is wrong with it is shown with it, as far as it can be known.
+            frame = None if error.problem.rule == "TG109" else find_frame(source.lines)
+            if frame is None or sum(map(len, source.lines[frame.first : frame.last])) > limits.FRONT_MATTER_BYTES:
+                raise
+            root, unread = read_entries(source.lines, frame)
+            self._note_refusal(error.problem, tuple(unread.values()))
+            first, last, below, end = frame.first, frame.last, frame.body, frame.end
         # Only in double quotes does YAML have escapes, with which a value can say what its line does not show.
-        if "\\" in front.text:
+        if any("\\" in line for line in source.lines[first:last]):
             for node in scalars(root):
                 if node.style == '"':
-                    self._check_escaped(node.text, node.line, node.column, front.end)
-        self.values, self.written = read_keys(root, self.stage, self.bounds), root.value
+                    self._check_escaped(node.text, node.line, node.column, last)
+        self.values = read_keys(root, self.stage, self.bounds, unread)
+        self.written = root.value.keys() | unread.keys()
+        self.places, self.last = {name: key.line for name, (key, _) in root.value.items()}, last
         values, findings = self.values, self.findings
         name = values.get("backend", DEFAULT_BACKEND)
-        if "backend" in root.value and "backend" not in values:  # misspelled: guessed, for what else is wrong
+        if "backend" in unread:
+            named = {section_of(line) for line in source.lines[below:end]}
+            name = next((known for known in BACKENDS if BACKENDS[known].sections[0] in named), DEFAULT_BACKEND)
+        elif "backend" in root.value and "backend" not in values:  # misspelled: guessed, for what else is wrong
             if why_absent(root.value["backend"][1].text) is not None:
                 return  # what else would be right is not known here
             plain = str(root.value["backend"][1].text).strip().casefold()
             name = next((known for known in BACKENDS if known.casefold() == plain), DEFAULT_BACKEND)
         backend = BACKENDS[name]
-        check_together(root, values, backend, findings)
-        below = front.end + 1
-        parts = sections.read_sections(source.lines[below:], below + 1, backend, findings)
+        if not unread:
+            check_together(root, values, backend, findings)
+        parts = sections.read_sections(source.lines[below:end], below + 1, backend, findings)
         if parts is None:
             return
         self.parts, self.closely = parts, backend.closely
@@ -199,6 +235,30 @@ class _Reading:
                 self.outputs = sections.merge_outputs(files, values.get("outputs_expected"), findings, section)
         if "Risk Assessment" in parts:
             self.risk = sections.read_risk(parts["Risk Assessment"], values.get("network"), findings)
+
+    def _note_refusal(self, problem: Problem, entries: Sequence[Problem]) -> None:
+        """Note why the front matter is not well-formed, and what is wrong with its entries, each once: of two readers
+        of the same fault the one that read less knows its place better."""
+        if problem.rule == "TG108":
+            entries = (problem, *entries)
+        elif not entries or entries[0].rule != problem.rule:
+            entries = (problem, *entries[1:])
+        for item in entries:
+            self.findings.add(*item)
+
+    def _known(self) -> dict[str, Any]:
+        """What was read, of a file with errors too: the keys that were accepted, and each section without an error."""
+        wrong = {problem.line for problem in self.findings.problems if RULES[problem.rule].severity == "error"}
+        known = {name: value for name, value in self.values.items() if wrong.isdisjoint(self._lines_of(name))}
+        for name, section in self.parts.items():
+            if wrong.isdisjoint(range(section.heading, section.first_line + len(section.lines))):
+                known[f"## {name}"] = section.lines
+        return known
+
+    def _lines_of(self, key: str) -> range:
+        """The lines of the file that a key of the front matter takes."""
+        starts = sorted((*self.places.values(), self.last + 1))
+        return range(self.places[key], starts[starts.index(self.places[key]) + 1])
 
     def _check_escaped(self, text: str, line: int, column: int, last: int, *, secrets_only: bool = False) -> None:
         """A text produced by escapes: it must not bring back anything hidden, or a word that the raw text may
@@ -239,8 +299,11 @@ class _Reading:
         )
 
     def knows(self, key: str) -> bool:
-        """Whether what a key says is known."""
-        return key in self.values or key not in self.written
+        """Whether what a key says is known: all of it was accepted, or it is not there."""
+        if key in self.values:
+            lines = self._lines_of(key)
+            return not any(problem.line in lines for problem in self.findings.problems)
+        return key not in self.written
 
     def command(self) -> tuple[str, ...] | None:
         """The words of the section Command."""

@@ -4,7 +4,8 @@ no error.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from threegate.request.exposure import Exposure, exposure_json
@@ -69,6 +70,9 @@ class Report:
     """Opacity and reach of `request`; None where there is none."""
     fixes: tuple[Fix, ...] = ()
     """What `threegate.request.fixes` offers for the findings; empty until it was asked."""
+    known: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What was read, of an invalid file too: the accepted keys of the front matter by name, and the lines of each
+    section without an error by its heading."""
 
     @property
     def valid(self) -> bool:

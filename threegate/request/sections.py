@@ -10,7 +10,7 @@ docs/spec/1-tool-request.md, "Body"; CommonMark 0.31.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -22,6 +22,7 @@ from threegate.core import limits
 from threegate.request.backend import BACKENDS, Backend, Reading
 from threegate.request.fields import FILE_NAME, check_output_path
 from threegate.request.findings import Findings
+from threegate.request.frame import section_of
 from threegate.request.model import InputFile, OutputFile
 
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
@@ -95,17 +96,32 @@ def read_sections(
         line = first_line + reference["map"][0]
         findings.add("TG209", line, 1, "a link reference definition is invisible when shown; write the address out")
     headings = [token for token in tokens if token.type == "heading_open"]
+    underlines: set[int] = set()
+    # The file is refused for a heading in another form. What is in the sections is read all the same where it is clear
+    # which section is meant, so that one reading shows all that is wrong.
+    dressed: dict[int, str | None] = {}
     for token in headings:
-        index = _start(token)
-        if token.level or token.markup != "##" or not lines[index].startswith("## "):
-            message = "headings are '## Name' at column 1: no other level, no underlines, not in lists or quotes"
-            findings.add("TG205", first_line + index, 1, message)
+        start, end = token.map or (0, 0)
+        name = section_of(lines[start])
+        if not token.level and token.markup == "##" and lines[start].startswith("## "):
+            dressed[start] = lines[start].removeprefix("## ").rstrip(" \t")
+            continue
+        message = "headings are '## Name' at column 1: no other level, no underlines, not in lists or quotes"
+        findings.add("TG205", first_line + start, 1, message)
+        if not token.level and token.markup == "-":
+            underlines.add(end - 1)
+        elif not token.level and token.markup[0] == "#" and (name or not any(dressed.values())):
+            dressed[start] = name  # None for a title above the first section
+        else:
             trusted = False
     for index in sorted(scanned ^ set(map(_start, headings))):
         message = "what looks like a heading here is none for Markdown, or the other way round; take the line out"
         findings.add("TG207", first_line + index, 1, message)
         trusted = False
-    return _split(tokens, lines, first_line, backend, findings) if trusted else None
+    if trusted and underlines:
+        plain = ["" if index in underlines else line for index, line in enumerate(lines)]
+        return read_sections(plain, first_line, backend, findings)
+    return _split(tokens, lines, first_line, backend, findings, dressed) if trusted else None
 
 
 def _start(token: Token) -> int:
@@ -118,10 +134,24 @@ def _names(backend: Backend) -> str:
 
 
 def _split(
-    tokens: Sequence[Token], lines: Sequence[str], first_line: int, backend: Backend, findings: Findings
+    tokens: Sequence[Token],
+    lines: Sequence[str],
+    first_line: int,
+    backend: Backend,
+    findings: Findings,
+    names: Mapping[int, str | None],
 ) -> dict[str, BodySection]:
+    """`names` has the section that each heading names, by its line; None for a title above the first section."""
     expected = backend.sections
     sections: dict[str, BodySection] = {}
+    tokens = [
+        token
+        for number, token in enumerate(tokens)
+        if not any(
+            item.type == "heading_open" and names[_start(item)] is None
+            for item in tokens[max(number - 2, 0) : number + 1]
+        )
+    ]
     starts = [number for number, token in enumerate(tokens) if token.type == "heading_open"]
     _check_blocks(tokens[: starts[0] if starts else len(tokens)], "", lines, first_line, findings)
     if tokens and (not starts or starts[0] > 0):
@@ -135,7 +165,7 @@ def _split(
     for start, end in pairwise((*starts, len(tokens))):
         heading_map = tokens[start].map or [0, 0]
         next_map = tokens[end].map if end < len(tokens) else None
-        name = lines[heading_map[0]].removeprefix("## ").rstrip(" \t")
+        name = names[heading_map[0]] or ""
         section = BodySection(
             name,
             first_line + heading_map[0],

@@ -20,6 +20,7 @@ from threegate.core.strict_yaml import Kind, StrictYAMLRefused, YamlNode, json_s
 from threegate.request.problem import Problem, placed
 
 FENCE: Final = "---"
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _LONE_CR: Final = re.compile(r"\r(?!\n)")
 _ONE_DOCUMENT: Final = ("TG115", "the front matter is one document without YAML directives or further '---'")
 _REFUSED: Final[dict[Kind, tuple[str, str]]] = {
@@ -59,7 +60,7 @@ def read_source(data: bytes) -> Source:
     """Decode the bytes of a file. Raises SourceRefused."""
     if len(data) > limits.REQUEST_BYTES:
         raise SourceRefused("TG103", 1, 1, f"{len(data)} bytes; at most {limits.REQUEST_BYTES} are read")
-    if data.startswith(b"\xef\xbb\xbf"):
+    if data.startswith(BYTE_ORDER_MARK):
         raise SourceRefused("TG105", 1, 1, "starts with a byte order mark; save it as UTF-8 without one")
     try:
         text = data.decode("utf-8")
@@ -116,8 +117,8 @@ class FrontMatter(BaseHandler):
         return {}
 
 
-def read_mapping(text: str, *, max_nodes: int = limits.FRONT_MATTER_BYTES) -> YamlNode:
-    """Read the block mapping at column 0 that is between the fences: `text` starts on line 2 of the file.
+def read_mapping(text: str, *, max_nodes: int = limits.FRONT_MATTER_BYTES, first_line: int = 2) -> YamlNode:
+    """Read the block mapping at column 0 that is between the fences: `text` starts on line `first_line` of the file.
 
     The YAML reader refuses most hidden characters, the caller the others. Raises SourceRefused.
     """
@@ -127,14 +128,14 @@ def read_mapping(text: str, *, max_nodes: int = limits.FRONT_MATTER_BYTES) -> Ya
             plain=json_scalar,
             max_depth=limits.FRONT_MATTER_DEPTH,
             max_nodes=max_nodes,
-            first_line=2,
+            first_line=first_line,
             bare=True,
         )
     except StrictYAMLRefused as error:
         rule, message = _REFUSED[error.kind]
         raise SourceRefused(rule, error.line, error.column, message.format(error)) from None
     if root is None:
-        raise SourceRefused("TG115", 2, 1, "the front matter is empty; write one key a line")
+        raise SourceRefused("TG115", first_line, 1, "the front matter is empty; write one key a line")
     if not isinstance(root.value, dict) or root.style:
         message = "the front matter is a mapping in block style: one 'key: value' a line at column 1"
         raise SourceRefused("TG115", root.line, root.column, message)

@@ -141,11 +141,15 @@ def _enforced(facts: ResultFacts) -> Iterator[Item]:
         yield Field("network", f"{word} {item.host}:{item.port}, {item.bytes} bytes")
     if not facts.destinations:
         yield Field("network", "nothing was reached")
+    for name in facts.network_not_reached:
+        yield Field("network", f"allowed and not reached {name}")
 
 
 def _outputs(facts: ResultFacts) -> Iterator[Item]:
     for item in facts.artifacts:
         yield Field("file", f"/out/{item.path}, {item.size} bytes, sha256 {item.sha256}")
+    for path in facts.outputs_missing:
+        yield Field("not there", f"/out/{path}: declared, and not there at the end")
     if not facts.artifacts:
         yield Note("no output files")
 

@@ -96,7 +96,6 @@ def _example(
         memory_limit_mb=min(128, settings.max_memory_mb),
         time_limit_sec=min(30, settings.max_time_sec),
         risk_level="low",
-        justification="Reads only what is declared and writes only what is listed.",
-        network_rationale="none",
+        justification="It reads only what is declared.",
     )
     return AgentExample(title, name, render_request(replace(request, **fields)).decode())

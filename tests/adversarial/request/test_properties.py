@@ -151,7 +151,7 @@ def test_what_runs_never_changes_without_the_digest() -> None:
 def test_the_two_heading_readers_agree_or_the_file_is_refused(lines: list[str]) -> None:
     findings = Findings()
     sections = read_sections(lines, 1, BACKENDS["ERA"], findings)
-    if sections is None:
+    if sections is None or any(problem.rule == "TG205" for problem in findings.problems):
         assert findings.problems
         return
     tokens = MarkdownIt("commonmark").parse("\n".join(lines))

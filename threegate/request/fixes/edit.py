@@ -7,19 +7,22 @@ in which they are applied does not matter as long as it starts at the last line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
 
 from threegate.core import limits
+from threegate.request.frame import Frame, find_frame
 from threegate.request.report import Fix
 
 if TYPE_CHECKING:
     from threegate.core.settings import RequestSettings
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Draft:
     """What a maker of fixes sees: the lines of the file, its name, and what the reader compared with."""
 
@@ -30,8 +33,15 @@ class Draft:
 
     @property
     def end(self) -> int:
-        """Number of the line that closes the front matter; 0 when none does."""
-        return next((number for number, line in enumerate(self.lines[1:], start=2) if line == "---"), 0)
+        """Number of the line that closes the front matter, or that follows it if nothing closes it; 0 if nothing is
+        known of it."""
+        frame = self.frame
+        return 0 if frame is None else frame.last + 1
+
+    @cached_property
+    def frame(self) -> Frame | None:
+        """Where the front matter and the body are."""
+        return find_frame(self.lines)
 
     def line(self, number: int) -> str:
         """A line by its number from 1; empty where there is none, or where it is too long to be a slip of the pen."""
@@ -44,11 +54,73 @@ def split_lines(text: str) -> tuple[str, ...]:
     return tuple(text.replace("\r\n", "\n").split("\n"))
 
 
+def in_place(fixes: Iterable[Fix]) -> list[Fix]:
+    """Sorted by line; what is put before a line comes before what becomes of it."""
+    return sorted(fixes, key=lambda fix: (fix.line, fix.op != "insert"))
+
+
 def apply_fixes(text: str, fixes: Iterable[Fix]) -> str:
     """The text with the fixes applied; line ends become LF. A `rename` changes no text."""
     lines = list(split_lines(text))
-    ordered = sorted((fix for fix in fixes if fix.op != "rename"), key=lambda fix: (fix.line, fix.op != "insert"))
-    for fix in reversed(ordered):
+    for fix in reversed(in_place(fix for fix in fixes if fix.op != "rename")):
         new = [] if fix.op == "delete" else fix.text.split("\n")
         lines[fix.line - 1 : fix.line - (fix.op == "insert")] = new
     return "\n".join(lines)
+
+
+class _Line(NamedTuple):
+    """A line of the text as it is now. `number` is the line of the file that it was, 0 for one that was put in; `rule`
+    is the rule of the last fix that changed it."""
+
+    text: str
+    number: int
+    rule: str = ""
+
+
+class Edited:
+    """A file while several rounds of fixes change it: in the end they are one list of fixes of the file as it was."""
+
+    def __init__(self, text: str, name: str) -> None:
+        """Begin with the file."""
+        self._before = split_lines(text)
+        self._lines = [_Line(line, number) for number, line in enumerate(self._before, start=1)]
+        self._deleted: dict[int, str] = {}
+        self._rename: Fix | None = None
+        self.name = name
+
+    @property
+    def text(self) -> str:
+        """As it is now."""
+        return "\n".join(line.text for line in self._lines)
+
+    def apply(self, fixes: Sequence[Fix]) -> None:
+        """Apply fixes of the text as it is now."""
+        for fix in reversed(in_place(fixes)):
+            if fix.op == "rename":
+                self._rename, self.name = fix, fix.text
+                continue
+            at = fix.line - 1
+            number = 0 if fix.op == "insert" else self._lines[at].number
+            texts = [] if fix.op == "delete" else fix.text.split("\n")
+            if number and not texts:
+                self._deleted[number] = fix.rule
+            new = [_Line(text, 0 if more else number, fix.rule) for more, text in enumerate(texts)]
+            self._lines[at : at + (fix.op != "insert")] = new
+
+    def fixes(self) -> tuple[Fix, ...]:
+        """What was changed, as fixes of the file as it was, sorted by line."""
+        changed = [*self._changed(), *(Fix(rule, "delete", line) for line, rule in self._deleted.items())]
+        return (*(() if self._rename is None else (self._rename,)), *in_place(changed))
+
+    def _changed(self) -> Iterator[Fix]:
+        last = 0
+        pieces: list[tuple[int, str, str]] = []
+        for line in self._lines:
+            if not line.number:
+                pieces.append((last + 1, line.rule, line.text))
+                continue
+            last = line.number
+            if line.text != self._before[last - 1]:
+                yield Fix(line.rule, "replace", last, line.text)
+        for (number, rule), group in groupby(pieces, key=lambda piece: piece[:2]):
+            yield Fix(rule, "insert", number, "\n".join(text for _, _, text in group))

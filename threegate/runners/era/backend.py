@@ -95,7 +95,7 @@ class Era(RunningBackend):
             return engine
         without = bubblewrap_line(era)
         if without.state == "ok":
-            return without
+            return DoctorLine("engine", "ok", f"not needed: bubblewrap {without.seen}")
         return DoctorLine("engine", "warning", f"{engine.seen}; nor bubblewrap: {without.seen}", without.fix)
 
     def remove_orphans(

@@ -30,8 +30,10 @@ class Monty(RunningBackend):
 
     def read(self, reading: Reading) -> Script | None:
         from threegate.request.code import read_script
+        from threegate.runners.monty.guarded_parse import parse_problem
 
-        return read_script(reading)
+        # What was approved had passed as a draft, and a worker that does not start must not void it.
+        return read_script(reading, parse_problem if reading.stage == "draft" else None)
 
     def drafted(self, command: str, code: str, variables: str | None) -> Script:
         if not code:

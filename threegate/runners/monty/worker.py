@@ -19,7 +19,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sysconfig
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -33,6 +32,7 @@ import pydantic_monty
 from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.runners.cgroup import CpuShare
+from threegate.runners.monty.program import worker_binary
 
 if TYPE_CHECKING:
     from threegate.request.job import JobLimits
@@ -59,15 +59,6 @@ class Isolation:
 
     words: tuple[str, ...]
     missing: tuple[str, ...]
-
-
-def worker_binary() -> Path:
-    """The `monty` program that pip installed next to this interpreter. Raises Unavailable."""
-    for scheme in (None, f"{os.name}_user"):
-        folder = sysconfig.get_path("scripts", scheme) if scheme else sysconfig.get_path("scripts")
-        if folder and (path := Path(folder) / "monty").is_file():
-            return path.resolve()
-    raise Unavailable("monty's worker program is not installed; install it: pip install pydantic-monty")
 
 
 def _candidates() -> list[Isolation]:
