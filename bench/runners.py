@@ -22,6 +22,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pydantic_monty
 
 from tests.engine_fixtures import ENGINE, era_job, era_settings, monty_job, run_job
+from tests.runners.jailed import jailed_job
+from threegate.core.settings import EraSettings
+from threegate.request.job import BUBBLEWRAP
+from threegate.runners.era.jailed_run import BubblewrapRunner
 from threegate.runners.era.runner import EraRunner
 from threegate.runners.monty.program import worker_binary
 from threegate.runners.monty.runner import MontyRunner
@@ -107,6 +111,36 @@ def era(rounds: int) -> None:
             lambda: subprocess.run(bare, check=True, capture_output=True),
         )
     line("ERA run, whole", ours, "docker run, same flags", theirs)
+
+
+def bubblewrap(rounds: int) -> None:
+    """An ERA run by bubblewrap beside bubblewrap alone with the same program, and beside the engine if there is one."""
+    runner = BubblewrapRunner(EraSettings(runtime=BUBBLEWRAP))
+    if (problem := runner.available()) is not None:
+        print(f"ERA by bubblewrap: {problem}")
+        return
+    words = ("/usr/bin/python3", "-I", "-c", "pass")
+    job = jailed_job(*words)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        (Path(name) / "in").mkdir()
+        bare = ["/usr/bin/bwrap", "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--clearenv"]
+        bare += ["--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/out", "--tmpfs", "/tmp"]
+        bare += ["--ro-bind", f"{name}/in", "/in"]
+        for folder in ("bin", "lib", "lib64", "sbin"):
+            bare += ["--symlink", f"usr/{folder}", f"/{folder}"]
+        number = iter(range(100_000))
+        acts: list[Callable[[], object]] = [
+            lambda: run_job(runner, job, Path(name) / str(next(number))),
+            lambda: subprocess.run([*bare, "--", *words], check=True, capture_output=True),
+        ]
+        if ENGINE:
+            engine = EraRunner(era_settings())
+            acts.append(lambda: run_job(engine, era_job(*words), Path(name) / str(next(number))))
+        ours, theirs, *by_engine = in_turn(rounds, *acts)
+    how = "cgroups" if runner.by_cgroup else "watched"
+    line(f"ERA run by bubblewrap ({how})", ours, "bubblewrap alone, same program", theirs)
+    for times in by_engine:
+        line(f"ERA run by bubblewrap ({how})", ours, "ERA run by the engine", times)
 
 
 def monty(rounds: int) -> None:
@@ -340,6 +374,7 @@ def main() -> None:
     options.add_argument("--write", action="store_true")
     chosen = options.parse_args()
     monty(chosen.rounds * 3)
+    bubblewrap(chosen.rounds * 2)
     if not ENGINE:
         print('no engine: eval "$(scripts/engine up)" first')
         return

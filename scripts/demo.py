@@ -1,7 +1,7 @@
 """make demo: the main job from end to end, in a temporary workspace, with real commands and a real key.
 
-Two drafts are dropped: one ranks and summarises an input file, one tries what it must not. Needs no engine,
-no root and no network.
+Two drafts are dropped: one ranks and summarises an input file, one tries what it must not. A third runs a script by
+Python itself, in bubblewrap, where that is installed. Needs no engine, no root and no network.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from threegate.core.settings import EraSettings
+from threegate.runners.era.jailed_run import BubblewrapRunner
 
 CODE = """\
 import json
@@ -29,6 +32,21 @@ with open('/out/ranking.json', 'w') as out:
 """
 
 SALES = "region,amount\nnorth,120\nsouth,310\neast,95\nnorth,205\nwest,180\nsouth,44\neast,260\n"
+
+SCRIPT = """\
+import csv, sqlite3, statistics
+
+with open('sales.csv', newline='') as file:
+    rows = [(row['region'], int(row['amount'])) for row in csv.DictReader(file)]
+sales = sqlite3.connect(':memory:')
+sales.execute('create table sales (region text, amount integer)')
+sales.executemany('insert into sales values (?, ?)', rows)
+with open('/out/regions.csv', 'w', newline='') as file:
+    out = csv.writer(file)
+    out.writerow(['region', 'orders', 'total'])
+    out.writerows(sales.execute('select region, count(*), sum(amount) from sales group by region order by 3 desc'))
+print('median order', statistics.median(amount for _, amount in rows))
+"""
 
 BAD_CODE = """\
 import subprocess
@@ -104,17 +122,37 @@ def play(home: Path) -> None:
     heading("the daemon runs it, once")
     threegate("run", "--once")
     threegate("status", "--results")
-    result = next((workspace / "tool-exec" / "results").glob("TS-*.md"))
-    heading(f"the result file: {result.name}")
-    print(result.read_text())
-    if "status: succeeded" not in result.read_text():
-        sys.exit("demo: the request did not succeed")
+    show_result(workspace, "rank-sales")
+
+    heading("a script of any Python, in a sandbox without an engine")
+    if (problem := BubblewrapRunner(EraSettings(runtime="bubblewrap")).available()) is not None:
+        print(f"left out here: {problem}")
+    else:
+        (home / "regions.py").write_text(SCRIPT)
+        threegate(
+            "draft", "--backend", "ERA", "--command", "python3 /in/regions.py", "--input", str(home / "regions.py"),
+            "--input", str(home / "sales.csv"), "--output", "/out/regions.csv", "--purpose", "Add up sales by region.",
+            "--requested-by", "demo-agent", "--slug", "regions",
+        )  # fmt: skip
+        script = next((workspace / "inbox").glob("TR-*-regions.md"))
+        threegate("approve", str(script), "--as", "operator", "--key", str(key), "--yes", "--reason", "demo")
+        threegate("run", "--once")
+        show_result(workspace, "regions")
 
     heading("the story of the trail")
     threegate("audit", "show")
     heading("and it proves itself")
     threegate("audit", "verify")
     print("\nthe trail verifies")
+
+
+def show_result(workspace: Path, slug: str) -> None:
+    """Print a result; end the demo if the request did not succeed."""
+    result = next((workspace / "tool-exec" / "results").glob(f"TS-*-{slug}-*.md"))
+    heading(f"the result file: {result.name}")
+    print(result.read_text())
+    if "status: succeeded" not in result.read_text():
+        sys.exit("demo: the request did not succeed")
 
 
 def sneaky_request() -> str:

@@ -81,8 +81,15 @@ TYPES = (
 )
 """Types whose own attributes a program may ask for."""
 _BINARY = {
-    **{"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//"},
-    **{"mod": "%", "lshift": "<<", "rshift": ">>", "pow": "**"},
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "truediv": "/",
+    "floordiv": "//",
+    "mod": "%",
+    "lshift": "<<",
+    "rshift": ">>",
+    "pow": "**",
 }
 _ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _BITS = {"and": "&", "or": "|", "xor": "^"}
@@ -219,7 +226,7 @@ def measured() -> dict[str, Any]:
         return {
             "MISSING_BUILTINS": sorted({*missing, "__import__", "__builtins__"}),
             "METHODS": sorted(methods - data),
-            "NOWHERE": sorted(every - methods - data),
+            "NOWHERE": sorted(every.difference(methods, data, *(names for kind in types.values() for names in kind))),
             "IGNORED_DUNDERS": sorted(ignored),
             "TYPES": types,
         }

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import _strptime  # noqa: F401 imported when it is first used, which would be too late
 import codecs
+import functools
 import multiprocessing
 import os
+import pwd
 import shutil
+import subprocess
+import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,9 +28,35 @@ from tests.engine_fixtures import ENGINE
 from tests.support import Done
 
 UID = 61_001
+ACCOUNT = "nobody"
+"""An ordinary account of the machine, for programs that are started as it."""
 
 for _name in ("ascii", "idna", "latin-1", "utf-8", "utf-16", "unicode_escape"):
     codecs.lookup(_name)  # loaded when they are first used, which would be too late
+
+
+@functools.cache
+def python() -> tuple[str, str]:
+    """An interpreter that every account may run, and the PYTHONPATH that it needs to be ours."""
+    for candidate in (os.path.realpath(sys.executable), "/usr/bin/python3"):
+        try:
+            done = subprocess.run(
+                [candidate, "-c", f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]!r})"],
+                capture_output=True, **as_account(ACCOUNT if os.geteuid() == 0 else ""), env={}, cwd="/", check=False,
+            )  # fmt: skip
+        except PermissionError:
+            continue
+        if done.returncode == 0:
+            return candidate, os.pathsep.join([str(Path(__file__).parents[1]), sysconfig.get_path("purelib")])
+    raise AssertionError("no Python of this version that every account may run")
+
+
+def as_account(account: str) -> dict[str, Any]:
+    """What makes a child process another account's."""
+    if not account:
+        return {}
+    found = pwd.getpwnam(account)
+    return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
 
 
 def as_user(function: Callable[..., Any], *arguments: Any, engine: str = ENGINE, seconds: float = 300) -> Any:

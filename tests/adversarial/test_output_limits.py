@@ -88,6 +88,6 @@ def test_output_exceeded_wins_over_the_exit_code(code: int) -> None:
     run = cast(Any, _Run(code))
     status, detail, _ = verdict(run, Collected(exceeded="/out holds more").exceeded)
     assert status == "output_exceeded" and "/out holds more" in detail
-    assert verdict(run, None)[0] == ("succeeded" if code == 0 else "failed")
+    assert verdict(run, None)[0] == ("succeeded" if code == 0 else "exited")
     killed = cast(Any, _Run(137, killed=True))
     assert verdict(killed, "/out holds more")[0] == "out_of_memory"

@@ -139,8 +139,12 @@ def test_the_attempts_end_where_the_contract_says(stage: Stage) -> None:
             {"retries": {"max_attempts": 3, "retry_on": ["failed", "unavailable", "interrupted"]}},
             replace(nothing_ran("who knows"), status="interrupted"),
         ),
+        (
+            {"retries": {"max_attempts": 3, "retry_on": ["exited", "failed", "unavailable"]}},
+            replace(nothing_ran("it ran"), status="exited", exit_code=1),
+        ),
     ],
-    ids=["one attempt", "another status", "a run that failed", "a run of which nothing is known"],
+    ids=["one attempt", "another status", "a run that failed", "a run of which nothing is known", "an exit code"],
 )
 def test_nothing_else_is_made_twice(stage: Stage, contract: dict[str, Any], outcome: Outcome) -> None:
     lay(stage.place, {"threegate.monty": contract})
@@ -149,6 +153,17 @@ def test_nothing_else_is_made_twice(stage: Stage, contract: dict[str, Any], outc
     assert stage.launch(rid, runner).code == outcome.status
     assert runner.asked == 1
     assert all("attempts" not in event["data"] for event in stage.place.events())
+
+
+def test_an_exit_code_that_may_be_an_answer_is_a_failure_to_contracts(stage: Stage) -> None:
+    """Otherwise a workflow would go on behind a check that found something."""
+    lay(stage.place, {"threegate.monty": {}})
+    found = replace(nothing_ran("it found something"), status="exited", exit_code=1)
+    assert stage.launch(ask(stage.place, "linter"), stage.absent(1, outcome=lambda: found)).code == "exited"
+    [ended] = stage.place.events("finished")
+    assert (ended["data"]["status"], ended["data"]["contract"]["status"]) == ("exited", "failed")
+    assert stage.launch(ask(stage.place, "fine"), stage.absent(0)).code == "succeeded"
+    assert stage.place.events("finished")[-1]["data"]["contract"]["status"] == "committed"
 
 
 def test_a_cancellation_and_a_stop_end_the_attempts(stage: Stage) -> None:

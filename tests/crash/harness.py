@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import gc
 import importlib
 import json
 import os
@@ -38,7 +39,8 @@ def stopped(place: Place, scenario: Scenario, stop: int, fault: int | None) -> i
     """One child that is stopped at operation `stop`; its exit code."""
 
     def work() -> int:
-        durable.observe(Journal(place.journal, stop, fault))
+        # A process that this one forks is not the one that is stopped.
+        os.register_at_fork(after_in_child=durable.observe(Journal(place.journal, stop, fault)))
         return scenario.work(place)
 
     return forked(work)
@@ -143,6 +145,7 @@ def main() -> None:
     options = parser.parse_args()
     stand_in()
     without_threads()
+    gc.freeze()  # what is imported is not looked at again in each of thousands of forks, which copied its pages
     for wanted in options.scenario:
         sys.stdout.flush()
         child = os.fork()

@@ -34,8 +34,6 @@ class Scenario:
     """At every how many-th operation the disk fails; 0 if it never does. The long form leaves none out."""
     by_inode: bool = False
     """What is recovered knows files by their inodes, so a copy of how it was left is not the same."""
-    repeats: bool = False
-    """Whether it repeats a family, and is enumerated with the slow tests only."""
 
 
 def recovered(place: Place) -> list[str]:

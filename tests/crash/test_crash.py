@@ -25,7 +25,6 @@ from tests.crash.crashing import (
 )
 
 ALL = scenarios_of("tests.crash.scenarios")
-ALWAYS = {name: scenario for name, scenario in ALL.items() if not scenario.repeats}
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def test_a_fault_at_some_operations(folder: Path) -> None:
 @pytest.mark.parametrize("turn", few(range(4), 1))
 def test_killed_at_some_operations(folder: Path, turn: int) -> None:
     """Before and after an operation; the unsynced writes survive, are lost, or are torn."""
-    killed_at_some(folder, {name: ALWAYS[name] for name in list(ALWAYS)[turn::4]})
+    killed_at_some(folder, {name: ALL[name] for name in list(ALL)[turn::4]})
 
 
 @pytest.mark.slow
@@ -62,7 +61,7 @@ def test_a_fault_at_every_operation(folder: Path, name: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("name", ALWAYS)
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("turn", range(ROUNDS))
 def test_ten_thousand_kills(folder: Path, name: str, turn: int) -> None:
     """One of ten thousand kills after the other, in parts: ``THREEGATE_SOAK=1 pytest tests/crash -k 'ten_thousand
@@ -73,6 +72,6 @@ def test_ten_thousand_kills(folder: Path, name: str, turn: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("name", ALWAYS)
+@pytest.mark.parametrize("name", ALL)
 def test_every_fault_at_every_operation(folder: Path, name: str) -> None:
     failing_disk_everywhere(folder, name, ALL[name])

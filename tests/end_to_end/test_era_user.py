@@ -139,7 +139,7 @@ ON_PID_1 = {
 def test_what_a_run_does_to_pid_1_does_not_change_the_end(name: str, folder: Path) -> None:
     code = f"{ON_PID_1[name]}\nopen('/out/x', 'w').write('kept')\nraise SystemExit(7)"
     outcome = as_user(run_python, folder, code, {})
-    assert (outcome.status, outcome.exit_code) == ("failed", 7), outcome
+    assert (outcome.status, outcome.exit_code) == ("exited", 7), outcome
     assert (folder / "run" / "out" / "x").read_bytes() == b"kept"
     if name == "a closing line":
         assert outcome.stdout.size == outcome.stderr.size == 63

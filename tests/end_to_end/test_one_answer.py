@@ -197,7 +197,7 @@ WAITING = {
     "engine away": "would wait: no container engine: {engine} does not exist; start one, or set runners.era.engine",
     "no image set": "would wait: no image: runners.era.image is not set; build it: threegate settings images",
     "image missing": "would wait: image {image}… is not named by its digest",
-    "extra missing": "would wait: the extra era is not installed: nothing runs in a container: pip install 'threegate[era]'",
+    "extra missing": "would wait: the extra era is not installed: nothing runs in a container: pip install",
 }
 
 
@@ -271,7 +271,8 @@ def test_the_verdict_follows_an_engine_that_comes_and_goes(bench: Bench, monkeyp
     with with_engine(bench):
         path = drop(bench, Case("sort --version", "", ""))
         engine = bench.context.policy.settings.runners.era.engine.removeprefix("unix://")
-        inbox = Inbox(bench.workspace, bench.context.trail, Log(quiet=True))
+        told: list[object] = []
+        inbox = Inbox(bench.workspace, bench.context.trail, Log(quiet=True), on_draft=lambda *draft: told.append(draft))
         try:
             assert ours(checked(bench, inbox, path)["findings"]) == set()
             os.rename(engine, f"{engine}.away")
@@ -279,6 +280,7 @@ def test_the_verdict_follows_an_engine_that_comes_and_goes(bench: Bench, monkeyp
             assert rule == "TG910" and path in inbox.valid
             os.rename(f"{engine}.away", engine)
             assert ours(checked(bench, inbox, path)["findings"]) == set()
+            assert len(told) == 1, "nobody is notified again"
         finally:
             inbox.close()
 
@@ -295,6 +297,19 @@ def test_good_drafts_have_no_finding(bench: Bench, capfd: pytest.CaptureFixture[
             told = verdict(bench, path)
             assert told["valid"] and ours(told["findings"]) == set()
             path.unlink()
+
+
+def test_a_file_that_nobody_declared_is_an_error_without_a_workspace_too(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = request_id("answer")
+    path = tmp_path / f"{name}.md"
+    path.write_text(era_draft(name, "sort /in/data.csv"))
+    capfd.readouterr()
+    assert execute(["--json", "validate", "--stage", "draft", str(path)]) == 2
+    ((rule, severity, _, column, _),) = ours(json.loads(capfd.readouterr().out)["files"][0]["findings"])
+    assert (rule, severity, column) == ("TG913", "error", 6)
 
 
 def test_hostile_scripts_stop_no_other_file(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:

@@ -87,7 +87,7 @@ def engine() -> Iterator[tuple[str, Path]]:
 
 def asked(url: str) -> str | None:
     """What the runner says before it is given anything."""
-    return EraRunner(EraSettings(engine=url, image=IMAGE)).available()
+    return EraRunner(EraSettings(engine=url, image=IMAGE, runtime="engine")).available()
 
 
 def run_unasked(url: str, folder: Path, require: bool) -> Outcome:

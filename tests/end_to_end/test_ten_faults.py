@@ -176,7 +176,11 @@ def test_3_the_engine_is_stopped(tmp_path: Path) -> None:
     socket = tmp_path / "docker.sock"
     place = make_place(
         tmp_path,
-        settings={"runners.era.engine": f"unix://{socket}", "runners.era.image": f"sha256:{'a' * 64}"},
+        settings={
+            "runners.era.engine": f"unix://{socket}",
+            "runners.era.image": f"sha256:{'a' * 64}",
+            "runners.era.runtime": "engine",
+        },
     )
     draft = approved(place, text=era_draft(request_id("sort"), "sort -n"))
     done = place.once()

@@ -158,7 +158,7 @@ def test_what_runs_ends_under_the_policy_that_it_was_claimed_with(bench: Bench) 
     assert claimed.data["policy_sha256"] == record["policy_sha256"] == context.policy.digest
 
 
-@pytest.mark.parametrize("status", ["failed", "cancelled", "unavailable"])
+@pytest.mark.parametrize("status", ["exited", "failed", "cancelled", "unavailable"])
 def test_the_status_says_which_event_and_which_folder(bench: Bench, status: str) -> None:
     class Saying(CountingRunner):
         def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
@@ -171,6 +171,7 @@ def test_the_status_says_which_event_and_which_folder(bench: Bench, status: str)
     answer = launched(context, found)
     assert isinstance(answer, Ended) and answer.code == status
     event, state = {
+        "exited": ("finished", "finished"),
         "failed": ("finished", "finished"),
         "cancelled": ("cancelled", "refused"),
         "unavailable": ("interrupted", "refused"),

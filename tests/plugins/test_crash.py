@@ -21,7 +21,6 @@ from tests.crash.crashing import (
 HERE = Path(__file__).parent
 TABLES = [f"tests.plugins.{path.parent.name}.crash_scenarios" for path in sorted(HERE.glob("*/crash_scenarios.py"))]
 ALL = scenarios_of(*TABLES)
-ALWAYS = {name: scenario for name, scenario in ALL.items() if not scenario.repeats}
 
 
 @pytest.fixture
@@ -31,19 +30,19 @@ def folder() -> Iterator[Path]:
 
 
 def test_the_floors_add_up_to_what_was_promised() -> None:
-    every = {**ALWAYS, **scenarios_of("tests.crash.scenarios")}
+    every = {**ALL, **scenarios_of("tests.crash.scenarios")}
     assert sum(scenario.floor[1] for scenario in every.values()) * ROUNDS >= 10_000
 
 
 SOAK = pytest.mark.soak
-LONG = {"tests.plugins.changes.crash_scenarios:change_unset"}
+LONG = {f"tests.plugins.changes.crash_scenarios:{name}" for name in ("change_unset", "commits")}
 """What differs from another one in few operations: at some operations always, at every one in the long form."""
 
 
 @pytest.mark.parametrize("turn", few(range(4), 1))
 def test_killed_at_some_operations(folder: Path, turn: int) -> None:
     """Before and after an operation; the unsynced writes survive, are lost, or are torn."""
-    killed_at_some(folder, {name: ALWAYS[name] for name in list(ALWAYS)[turn::4]})
+    killed_at_some(folder, {name: ALL[name] for name in list(ALL)[turn::4]})
 
 
 @pytest.mark.slow
@@ -62,7 +61,7 @@ def test_a_fault_at_every_operation(folder: Path, name: str) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("name", ALWAYS)
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("turn", range(ROUNDS))
 def test_ten_thousand_kills(folder: Path, name: str, turn: int) -> None:
     """One of ten thousand kills after the other, in parts: ``THREEGATE_SOAK=1 pytest tests/plugins/test_crash.py
@@ -73,6 +72,6 @@ def test_ten_thousand_kills(folder: Path, name: str, turn: int) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("name", ALWAYS)
+@pytest.mark.parametrize("name", ALL)
 def test_every_fault_at_every_operation(folder: Path, name: str) -> None:
     failing_disk_everywhere(folder, name, ALL[name])

@@ -248,7 +248,7 @@ def test_only_so_many_keys_are_told() -> None:
 
 
 def test_doubts_are_warnings_with_the_place_in_the_code() -> None:
-    problems = check_types("import json\nx: int = 'a'\njson.nope()\n")
+    problems = check_types("import json\nx: int = 'a'\nnope(x)\n")
     assert [(problem.rule, problem.line) for problem in problems] == [("TG409", 2), ("TG409", 3)]
     assert TYPES.id == "TG409" and TYPES.severity == "warning"
 
@@ -307,6 +307,33 @@ def test_secrets_and_hidden_characters_of_the_code_are_not_repeated() -> None:
     key = "AKIA" + "A1" * 8
     problems = check_types(f"print({key})\n")
     assert problems and key not in str(problems)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print(list(map(str, [1])), list(filter(None, [1])), getattr(1, 'a', 2))\n",
+        "import os\nprint(list(os.walk('/in')))\n",
+        "import re\nprint(re.match('a', 'a').groups())\n",
+        "from functools import reduce\nprint(reduce(lambda a, b: a * b, [1, 2]))\n",
+        "import json\nprint(json.dumps({1: 2}, skipkeys=True))\n",
+        "from __future__ import annotations\nprint(1)\n",
+        "seen = set()\nprint([x for x in [1, 1] if not (x in seen or seen.add(x))])\n",
+    ],
+)
+def test_the_checker_s_wrong_doubts_are_not_shown(code: str) -> None:
+    """It was wrong about each of these, which run."""
+    assert check_types(code) == ()
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["print(nothing)\n", "'a' + 1\n", "def f(x): pass\nf()\n", "def f(): pass\nf(1)\n", "def f(): pass\nf(a=1)\n",
+     "x = 1\nx()\n", "class A: pass\nA().nothing\n"],
+)  # fmt: skip
+def test_its_doubts_about_code_that_fails_are_shown(code: str) -> None:
+    (problem,) = check_types(code)
+    assert problem.rule == "TG409" and "could not be asked" not in problem.message
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])

@@ -65,7 +65,7 @@ def init_of(workspace: str) -> Path:
 def test_its_watcher_stands_still_and_the_container_ends(code: str, runtime: str, cpu: str, tmp_path: Path) -> None:
     """Thawed it says what happened, and the next run works."""
     code = f"print('{AT_WORK}', flush=True)\nopen('/out/x', 'w').write('x')\n{code}"
-    watched = Watched(tmp_path, "ERA", code, lease=4, time_sec=100, runtime=runtime, cpu=cpu, stream_bytes=1 << 40)
+    watched = Watched(tmp_path, "ERA", code, lease=6, time_sec=100, runtime=runtime, cpu=cpu, stream_bytes=1 << 40)
     try:
         watched.wait_at_work()
         init = init_of(watched.workspace)
@@ -74,7 +74,7 @@ def test_its_watcher_stands_still_and_the_container_ends(code: str, runtime: str
         wait_until(lambda: not init.exists(), "the end of the container", 30)
         watched.go_on()
         assert watched.ends() == [
-            {"status": "interrupted", "detail": unheard(4), "out": []},
+            {"status": "interrupted", "detail": unheard(6), "out": []},
             {"status": "succeeded", "detail": "The command finished with exit code 0.", "out": []},
         ]
     finally:

@@ -65,7 +65,8 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
     ("code", "status", "bounds"),
     few(
         [
-            ("raise SystemExit(3)", "failed", {}),
+            ("raise SystemExit(3)", "exited", {}),
+            ("raise SystemExit(200)", "failed", {}),
             ("while True: pass", "timed_out", {"time_sec": 1}),
             ("import time; time.sleep(100)", "timed_out", {"time_sec": 1}),
             (
@@ -77,7 +78,7 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
             ),
             ("x = bytearray(b'x') * (300 << 20)", "out_of_memory", {}),
             ("import os\nif os.fork() == 0: x = bytearray(b'x') * (300 << 20)\nos.wait()", "out_of_memory", {}),
-            ("open('/tmp/x', 'wb').write(bytes(300 << 20))", "failed", {"memory_mb": 400}),
+            ("open('/tmp/x', 'wb').write(bytes(300 << 20))", "exited", {"memory_mb": 400}),
             (
                 "import os, time\nwhile True:\n  try: os.fork()\n  except OSError: time.sleep(5)",
                 "process_limit",
@@ -100,7 +101,7 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
                 {"stream_bytes": 4 << 20},
             ),
             ("open('/out/x', 'wb').write(bytes(8 << 20))", "output_exceeded", {"out_bytes": 4 << 20}),
-            ("open('/out/x', 'wb').write(bytes(8 << 20))", "failed", {"file_bytes": 1 << 20}),
+            ("open('/out/x', 'wb').write(bytes(8 << 20))", "exited", {"file_bytes": 1 << 20}),
             ("for i in range(99): open(f'/out/{i}', 'w')", "output_exceeded", {"out_files": 50}),
             ("import os\nfor i in range(99): os.mkdir(f'/out/{i}')", "output_exceeded", {"out_files": 50}),
             (
@@ -113,9 +114,9 @@ def test_inputs_outputs_environment_and_what_is_read_back(era_runner, tmp_path: 
                 "output_exceeded",
                 {"out_bytes": 4 << 20},
             ),
-            ("import os\nn = [os.open('/dev/null', 0) for _ in range(1000)]", "failed", {}),
+            ("import os\nn = [os.open('/dev/null', 0) for _ in range(1000)]", "exited", {}),
         ],
-        9,
+        10,
     ),
     ids=lambda value: value if isinstance(value, str) and " " not in value else "",
 )
@@ -123,7 +124,7 @@ def test_each_limit_has_its_status(code: str, status: str, bounds: dict[str, int
     job = python(code, **{"memory_mb": 128, "time_sec": 20, **bounds})
     outcome = run_job(era_runner, job, tmp_path)
     assert outcome.status == status, outcome
-    if status not in ("succeeded", "failed"):
+    if status not in ("succeeded", "exited", "failed"):
         assert outcome.detail.startswith(f"{status}: ")
     out = tmp_path / "run" / "out"
     assert sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) <= job.limits.out_bytes
@@ -172,14 +173,14 @@ def test_a_workdir_that_is_not_there(era_runner, tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_said_and_nothing_runs(tmp_path: Path) -> None:
-    absent = EraRunner(EraSettings(engine=f"unix://{tmp_path}/none.sock", image=era_settings().image))
+    absent = EraRunner(EraSettings(engine=f"unix://{tmp_path}/none.sock", image=era_settings().image, runtime="engine"))
     assert "no container engine" in str(absent.available())
     assert run_job(absent, era_job("id"), tmp_path / "a").status == "unavailable"
-    remote = EraRunner(EraSettings(engine="tcp://192.0.2.1:2375", image=era_settings().image))
+    remote = EraRunner(EraSettings(engine="tcp://192.0.2.1:2375", image=era_settings().image, runtime="engine"))
     assert "only an engine on this machine" in str(remote.available())
-    imageless = EraRunner(EraSettings(engine=ENGINE, image="sha256:" + "0" * 64))
+    imageless = EraRunner(EraSettings(engine=ENGINE, image="sha256:" + "0" * 64, runtime="engine"))
     assert "no image" in str(imageless.available())
-    assert "threegate settings images" in str(EraRunner(EraSettings(engine=ENGINE)).available())
+    assert "threegate settings images" in str(EraRunner(EraSettings(engine=ENGINE, runtime="engine")).available())
     job = replace(era_job("id"), image="sha256:" + "0" * 64)
     assert run_job(imageless, job, tmp_path / "b").status == "unavailable"
     kata = EraRunner(era_settings(runtime="kata"))

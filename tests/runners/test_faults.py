@@ -270,7 +270,7 @@ def test_the_image_vanishes(own: Engine, tmp_path: Path) -> None:
     image = own.docker("import", "--change", "LABEL x=y", "-", data=b"\0" * 10240)
     own.docker("rmi", image)
     job = replace(era_job("id"), image=image)
-    runner = EraRunner(EraSettings(engine=own.url, image=image))
+    runner = EraRunner(EraSettings(engine=own.url, image=image, runtime="engine"))
     assert "no image" in str(runner.available())
     outcome = runner.run(clearance(job), job, control(tmp_path))
     assert outcome.status == "unavailable" and not (tmp_path / "run" / "work").exists()
@@ -320,7 +320,7 @@ def test_an_engine_that_talks_nonsense(answer: bytes, tmp_path: Path) -> None:
     with socketserver.ThreadingUnixStreamServer(str(folder / "s"), Nonsense) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         job = era_job("id")
-        runner = EraRunner(EraSettings(engine=f"unix://{folder}/s", image=job.image))
+        runner = EraRunner(EraSettings(engine=f"unix://{folder}/s", image=job.image, runtime="engine"))
         assert "does not answer" in str(runner.available())
         assert runner.run(clearance(job), job, control(tmp_path)).status == "unavailable"
         server.shutdown()

@@ -1,10 +1,13 @@
-"""What a jail's command line shows to everybody on this machine: no value of a variable."""
+"""What a jail's command line shows to everybody on this machine: no value of a variable; and what it is made of."""
 
 from __future__ import annotations
 
 import os
 
-from threegate.runners.jail.jail import Account, Jail
+import pytest
+
+from threegate.core.errors import Unavailable
+from threegate.runners.jail.jail import Account, Jail, missing_packages
 
 
 def test_no_value_of_a_variable_is_on_the_command_line() -> None:
@@ -12,3 +15,13 @@ def test_no_value_of_a_variable_is_on_the_command_line() -> None:
     with jail.command(["/bin/true"], begin=False) as (line, descriptors):
         assert not any("SECRET-VALUE" in word for word in line)
         assert any(b"SECRET-VALUE\0" in os.pread(descriptor, 1 << 20, 0) for descriptor in descriptors)
+
+
+def test_only_a_jail_with_relays_needs_socat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != "/usr/bin/socat")
+    assert missing_packages() == ["socat"] and missing_packages(relays=False) == []
+    jail = Jail(Account.own())
+    with jail.command(["/bin/true"], begin=False) as (line, _):
+        assert line
+    with pytest.raises(Unavailable, match="apt-get install socat"), jail.command(["/bin/true"]):
+        pass

@@ -82,7 +82,7 @@ def answering(
 @pytest.mark.root
 def test_podman_is_refused_by_what_it_says_of_itself(tmp_path: Path) -> None:
     with answering(PODMAN) as url:
-        runner = EraRunner(EraSettings(engine=url, image=IMAGE))
+        runner = EraRunner(EraSettings(engine=url, image=IMAGE, runtime="engine"))
         line = runner.available()
         assert line is not None and "is Podman 4.3.1" in line and "runners.era.engine" in line and "\n" not in line
         outcome = run_job(runner, era_job("id"), tmp_path)
@@ -101,7 +101,7 @@ def test_podman_is_refused_by_what_it_says_of_itself(tmp_path: Path) -> None:
 def test_an_engine_that_can_set_no_limit_is_not_used(limits: dict[str, bool], what: str, tmp_path: Path) -> None:
     """As a rootless engine without delegated cgroups, which would start the container all the same."""
     with answering(DOCKER, limits=limits) as url:
-        runner = EraRunner(EraSettings(engine=url, image=IMAGE))
+        runner = EraRunner(EraSettings(engine=url, image=IMAGE, runtime="engine"))
         line = runner.available()
         if not what:
             assert line is None

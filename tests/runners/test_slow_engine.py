@@ -43,7 +43,7 @@ def count(workspace: str) -> dict[str, object]:
 def run_behind(folder: Path, rules: list[tuple[str, Action]], workspace: str) -> tuple[Outcome, float]:
     """One run through a socket with these rules; the outcome and its seconds."""
     with tempfile.TemporaryDirectory() as short, between(ENGINE, Path(short), *rules) as (url, _):
-        runner = EraRunner(EraSettings(engine=url, image=IMAGE))
+        runner = EraRunner(EraSettings(engine=url, image=IMAGE, runtime="engine"))
         job = era_job("cat", "/etc/debian_version", time_sec=LIMIT)
         steer = control(folder, workspace_id=workspace, boot_nonce="slow-boot")
         begin = time.monotonic()
@@ -127,7 +127,7 @@ def test_an_engine_that_never_answers_the_start_is_not_waited_for_longer_than_sa
 def test_the_engine_says_nothing_after_the_go(code: str, rule: str, status: str, says: str, tmp_path: Path) -> None:
     workspace = f"ws-{uuid.uuid4().hex}"
     with tempfile.TemporaryDirectory() as short, between(ENGINE, Path(short)) as (url, proxy):
-        runner = EraRunner(EraSettings(engine=url, image=IMAGE))
+        runner = EraRunner(EraSettings(engine=url, image=IMAGE, runtime="engine"))
         job = era_job("sh", "-c", code, time_sec=LIMIT)
         steer = control(tmp_path, workspace_id=workspace, boot_nonce="slow-boot")
 

@@ -25,7 +25,8 @@ def states(lines: list[dict[str, str]]) -> dict[str, str]:
 
 @pytest.mark.slow
 def test_without_an_engine_its_lines_are_warnings(tmp_path: Path) -> None:
-    place = make_place(tmp_path, settings={"runners.era.engine": f"unix://{tmp_path}/none"})
+    settings = {"runners.era.engine": f"unix://{tmp_path}/none", "runners.era.runtime": "engine"}
+    place = make_place(tmp_path, settings=settings)
     answer = place.run("doctor", "--json", expect=0).json()
     found = states(answer["lines"])
     assert found["engine"] == "warning" and found["trail"] == found["folders"] == found["operators"] == "ok"

@@ -32,6 +32,7 @@ NAMES_MODULES = {
     "core/plugins.py": "the plugins",
     "plugins/evidence/how_to_check.py": "data files of its own room",
     "runners/jail/side_process.py": "a process of its own",
+    "runners/jail/loopback_listener.py": "a process of its own",
     "plugins/changes/apply/as_owner.py": "a process of its own",
     "runners/era/container_engine.py": "labels of containers, one of which is also a room's name",
     "request/backend.py": "the table of backends",

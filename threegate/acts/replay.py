@@ -25,7 +25,7 @@ from threegate.launch.signed_platform import approved_as, choose_platform
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
 from threegate.request.shown_whole import unread_inputs
-from threegate.runners.interface import Control, Outcome, Runner
+from threegate.runners.interface import Control, Outcome, Runner, without_exited
 from threegate.runners.machine import platforms
 from threegate.trail import moves, payloads
 from threegate.trail.history import refuse_unknown_event
@@ -148,7 +148,7 @@ def compare(first: ResultFacts, again: Outcome) -> tuple[str, ...]:
     """One line for each difference between the first run and this one: status, exit code, streams, artifacts."""
     lines = []
     for name, then, now in (
-        ("status", first.status, again.status),
+        ("status", without_exited(first.status), without_exited(again.status)),
         ("exit code", first.exit_code, again.exit_code),
         ("stdout", first.stdout.sha256 if first.stdout else None, again.stdout.sha256),
         ("stderr", first.stderr.sha256 if first.stderr else None, again.stderr.sha256),

@@ -72,7 +72,7 @@ def _check_sandbox(*, network: bool, as_json: bool) -> None:
         else:
             from threegate.runners.era.bubblewrap_doctor import prove_bubblewrap
 
-            outcome, walls = prove_bubblewrap(settings)
+            outcome, walls = prove_bubblewrap(settings, network=network)
     if as_json:
         emit_json(
             {

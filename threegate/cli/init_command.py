@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from threegate.cli.invocation import JsonFlag, argument, emit_json, say, wants_json
-from threegate.core.extras import missing_extra
+from threegate.core.settings import EraSettings
+from threegate.runners.era.bubblewrap_answer import bubblewrap_line, short_digest
 from threegate.setup.init import init_workspace
 
 
@@ -46,8 +47,11 @@ def init(
         say(f"agent     {agent} may write to inbox/ and inbox/files/, and nothing else")
     if made.new_key:
         say(f"new key   {made.new_key} (created without a passphrase; add one with ssh-keygen -p)")
-    if problem := missing_extra("ERA", "era"):
-        say(f"container {problem} (Monty needs none)")
-    elif not made.image:
-        say("container no ERA image yet: build it with `threegate settings images` (Monty needs none)")
+    without = bubblewrap_line(EraSettings())
+    if made.image:
+        say(f"commands  in containers of the image {short_digest(made.image)}")
+    elif without.state == "ok":
+        say("commands  in bubblewrap on this machine's packages; for containers: threegate settings images")
+    else:
+        say(f"commands  wait: {without.seen}; {without.fix or 'or run containers: threegate settings images'}")
     say(f"next      cd {made.workspace.root} && threegate draft --help")

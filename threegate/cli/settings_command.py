@@ -17,7 +17,9 @@ from threegate.cli.service_command import app as service
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core import durable, limits
 from threegate.core.settings import SECTIONS, parse_settings
+from threegate.core.workspace import Workspace
 from threegate.setup.init import account
+from threegate.setup.root_folder import enter_root, unpack_root
 from threegate.setup.sandbox import build_images, enter_images
 from threegate.setup.settings_file import toml_value
 
@@ -78,14 +80,28 @@ def adopt(
 
 
 @app.command()
-def images(json_: JsonFlag = False) -> None:
+def images(
+    rootfs: Annotated[
+        Path | None,
+        typer.Option(
+            "--rootfs",
+            metavar="FOLDER",
+            help="Unpack Debian packages into FOLDER instead, as the root of commands that run without an engine.",
+        ),
+    ] = None,
+    json_: JsonFlag = False,
+) -> None:
     """Build missing images and record their digests.
 
-    The digests are written to threegate.toml.
+    The digests are written to threegate.toml. Without a container engine no image is needed.
 
-    Example: threegate settings images
+    Examples: threegate settings images
+              threegate settings images --rootfs ~/threegate-root
     """
     workspace = workspace_here()
+    if rootfs is not None:
+        _unpack(workspace, rootfs, wants_json(json_))
+        return
     with busy("building the images (minutes, the first time)"):
         made = build_images(workspace.load_settings().runners.era.engine)
     changed = enter_images(workspace, made, actor=account())
@@ -96,7 +112,21 @@ def images(json_: JsonFlag = False) -> None:
         say(way)
     say(f"image         {made.era}")
     say(f"egress_image  {made.egress}")
-    say("written to threegate.toml; earlier approvals are no longer valid" if changed else "already in threegate.toml")
+    new = "written to threegate.toml; approvals of requests that run in the former images are no longer valid"
+    say(new if changed else "already in threegate.toml")
+
+
+def _unpack(workspace: Workspace, folder: Path, as_json: bool) -> None:
+    folder = folder.expanduser().resolve()
+    with busy("unpacking packages (a minute)"):
+        root = unpack_root(folder)
+    enter_root(workspace, folder, root, actor=account())
+    if as_json:
+        emit_json({"root": str(folder), "digest": root.digest, "programs": len(root.programs), "python": root.python})
+        return
+    say(f"root    {folder}: {len(root.programs)} programs, Python {root.python}")
+    say(f"digest  {root.digest}")
+    say("written to threegate.toml (runners.era.root); approvals that name another root are no longer valid")
 
 
 @app.command()

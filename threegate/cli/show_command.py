@@ -33,7 +33,7 @@ from threegate.review.follow import follow
 from threegate.review.preview import pages
 from threegate.review.results import list_results
 from threegate.review.screen import render_comparison, render_page
-from threegate.review.show import Shown, as_approved, open_input, results_of, show_request
+from threegate.review.show import Shown, as_approved, open_input, results_of, show_request, with_fitness
 from threegate.review.status import Line, line_rows, output_row
 from threegate.trail.event import NOT_KNOWN, class_of
 from threegate.trail.payloads import ApprovalAbandoned, under_grant
@@ -103,6 +103,7 @@ def show(
     if follow_:
         _follow(workspace, shown, as_json=wants_json(json_))
         return
+    shown = with_fitness(workspace, shown)
     if wants_json(json_):
         emit_json(shown.to_json())
         return

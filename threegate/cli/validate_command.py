@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -34,7 +34,7 @@ from threegate.request.reader import read_request, refuse_unread, stage_of
 from threegate.request.report import Report
 
 if TYPE_CHECKING:
-    pass
+    from threegate.trail.trail import Trail
 
 _KINDS = ("request", "result", "aana", "proposal")
 
@@ -202,7 +202,9 @@ def check_file(path: str, *, settings: RequestSettings, now: datetime, stage: st
     """Read one file and check it. If it cannot be read, return a line that says so."""
     if path == "-":
         data = sys.stdin.buffer.read(limits.REQUEST_BYTES + 1)
-        return _read(data, path, settings, now, _stage(stage, path), fixes)
+        decided = _stage(stage, path)
+        report = _read(data, path, settings, now, decided, fixes)
+        return _elsewhere(report) if decided == "draft" else report
     decided = _stage(stage, path)
     try:
         data = durable.read_regular(Path(path), max_bytes=limits.REQUEST_BYTES)
@@ -217,16 +219,34 @@ def check_file(path: str, *, settings: RequestSettings, now: datetime, stage: st
 
 def _in_workspace(report: Report, path: Path) -> Report:
     """For a draft in a workspace: the daemon's findings about whether it can run there."""
-    roots = [root for root in path.parents[1:5] if (root / "threegate.toml").is_file()]
-    if report.request is None or not roots:
+    if report.request is None:
         return report
+    roots = [root for root in path.parents[1:5] if (root / "threegate.toml").is_file()]
     folder = path.parent
     workspace = next((w for w in map(Workspace, roots) if folder in w.draft_folders()), None)
     if workspace is None:
-        return report
+        return _elsewhere(report)
     from threegate.review.fitness import draft_findings  # late: only a draft in a workspace needs it
 
-    return replace(report, findings=(*report.findings, *draft_findings(workspace, report.request, path)))
+    found = draft_findings(workspace, report.request, path, _trail(workspace.root))
+    return replace(report, findings=(*report.findings, *found))
+
+
+def _elsewhere(report: Report) -> Report:
+    """For a draft that is in no workspace: the findings that its own text is enough for."""
+    if report.request is None or not report.request.action.words:
+        return report
+    from threegate.review.fitness import undeclared_findings  # late, as above
+
+    return replace(report, findings=(*report.findings, *undeclared_findings(report.request)))
+
+
+@lru_cache(maxsize=1)
+def _trail(root: Path) -> Trail:
+    """The trail of a workspace, read once for all drafts of a folder; the process ends soon."""
+    from threegate.trail.trail import Trail
+
+    return Trail(Workspace(root))
 
 
 def _read(data: bytes, path: str, settings: RequestSettings, now: datetime, stage: Stage, fixes: bool) -> Report:

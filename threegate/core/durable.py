@@ -182,6 +182,14 @@ def replace(source: Path, target: Path) -> None:
     _tell("after", "replace", target)
 
 
+def replace_at(folder: int, source: Path, target: Path) -> None:
+    """The same in an open folder, of which the paths' last parts are names. Raises OSError. Not yet durable."""
+    _tell("from", "replace", source)
+    _tell("before", "replace", target)
+    os.replace(source.name, target.name, src_dir_fd=folder, dst_dir_fd=folder)
+    _tell("after", "replace", target)
+
+
 def unlink(path: Path) -> None:
     """Remove a name. Raises FileNotFoundError, OSError."""
     _tell("before", "unlink", path)

@@ -17,7 +17,7 @@ from threegate.core.errors import Unavailable
 Extra = Literal["era", "export", "http", "mcp", "tui", "agents", "notify", "metrics", "cluster"]
 
 MODULES: Final[Mapping[Extra, tuple[str, ...]]] = {
-    "era": ("docker",),
+    "era": ("docker", "h11"),
     "export": ("securesystemslib", "in_toto_attestation"),
     "http": ("fastapi", "uvicorn", "jinja2"),
     "mcp": ("mcp",),

@@ -166,6 +166,13 @@ class HeldFolder:
 
     def deliver(self, name: str, data: bytes, mode: int = 0o600) -> None:
         """Create a file completely and durably, or not at all. Raises FileExistsError, OSError."""
+        self._deliver(name, data, mode, replacing=False)
+
+    def overwrite(self, name: str, data: bytes, mode: int = 0o600) -> None:
+        """Put a file there whole and durable, replacing what had the name. Only for derived files. Raises OSError."""
+        self._deliver(name, data, mode, replacing=True)
+
+    def _deliver(self, name: str, data: bytes, mode: int, *, replacing: bool) -> None:
         temporary = self.path / f".tmp-{secrets.token_hex(8)}"
         descriptor = durable.create_at(self._descriptor, temporary.name, temporary, mode)
         try:
@@ -176,7 +183,10 @@ class HeldFolder:
                 durable.sync_fd(descriptor, temporary)
             finally:
                 os.close(descriptor)
-            durable.rename_at(self._descriptor, temporary, self._descriptor, self.path / name)
+            if replacing:
+                durable.replace_at(self._descriptor, temporary, self.path / name)
+            else:
+                durable.rename_at(self._descriptor, temporary, self._descriptor, self.path / name)
         except OSError:
             with suppress(FileNotFoundError):
                 os.unlink(temporary.name, dir_fd=self._descriptor)

@@ -246,6 +246,12 @@ RESULT_BYTES: Final = 8 * MIB
 RESULT_RESERVED_BYTES: Final = 2 * MIB
 """Taken before an end is promised: 200 lines of either stream and a thousand outputs fit."""
 RESULT_LINE_CHARS: Final = 2_000
+RESULT_HOSTS: Final = 8
+"""Hosts of a kind that a result's network line names; the front matter has all."""
+COMMAND_ANSWERS: Final = 124
+"""The highest exit code of a command that counts as its answer (`exited`): 125 is our keeper's, 126 and 127 say that
+it could not be started, and from 128 on a signal ended it.
+"""
 RECORD_BYTES: Final = 4 * MIB
 RECORD_REST_BYTES: Final = 256 * KIB
 """For the daemon's own part of a record about a run on a worker: inputs, earlier attempts, where it ran."""
@@ -686,9 +692,25 @@ DOOR_WAIT_SECONDS: Final = 3_600
 DOOR_USUAL_WAIT_SECONDS: Final = 45
 """So long a call waits that does not say: less than the shortest limit of a known client."""
 DOOR_READ_BYTES: Final = 256 * KIB
-DOOR_INLINE_BYTES: Final = 16 * KIB
-"""An output of this size at most is in the answer itself."""
-DOOR_INLINE_TOGETHER_BYTES: Final = 64 * KIB
+"""What one `read_output` returns at most, if it asks for so much."""
+DOOR_ANSWER_BYTES: Final = 64 * KIB
+"""An answer to a tool call, as JSON with both of its forms; `read_output` has the rest."""
+DOOR_TOOL_LIST_CHARS: Final = 7_000
+"""The tools that the MCP server lists by default, as JSON: an agent has them in its context all the time."""
+DOOR_STREAM_BYTES: Final = 16 * KIB
+"""What an answer has of stdout, as much of stderr, the size of an output that is in it, and half of all of them."""
+DOOR_WHY_CHARS: Final = 300
+"""What an answer says about where a call runs and why."""
+DOOR_FINDINGS: Final = 20
+"""What a refusal names."""
+DOOR_LONG_CHARS: Final = 2_000
+"""Of one text in an answer of the door that is too long as a whole."""
+DOOR_LISTED: Final = 64
+"""Requests that one answer of `requests` has: those that are open, then the newest."""
+DOOR_CALLS: Final = 1_000
+"""Calls of one requester that the door remembers; the oldest answered ones are forgotten first."""
+DOOR_CALL_BYTES: Final = 4 * KIB
+"""What it remembers of one."""
 DOOR_CONNECTIONS: Final = 16
 """Clients of one door at a time."""
 DOOR_SEND_SECONDS: Final = 30

@@ -12,6 +12,8 @@ public, and differs between versions.
 from __future__ import annotations
 
 import ipaddress
+import re
+from pathlib import Path
 from typing import Final
 
 NOT_PUBLIC4: Final = (
@@ -40,3 +42,18 @@ def is_public(address: str) -> bool:
     if isinstance(found, ipaddress.IPv4Address):
         return not any(found in network for network in _REFUSED4)
     return found in _UNICAST6 and not any(found in network for network in _REFUSED6)
+
+
+def own_addresses() -> list[str]:
+    """Every address of this host, on all interfaces and of all families (from /proc/net)."""
+    found: set[str] = set()
+    address = ""
+    for line in Path("/proc/net/fib_trie").read_text(encoding="ascii").splitlines():
+        if match := re.match(r"\s+\|-- (\S+)", line):
+            address = match[1]
+        elif "/32 host LOCAL" in line:
+            found.add(address)
+    if (ipv6 := Path("/proc/net/if_inet6")).exists():
+        for line in ipv6.read_text(encoding="ascii").splitlines():
+            found.add(str(ipaddress.IPv6Address(int(line.split()[0], 16))))
+    return sorted(found)

@@ -81,6 +81,8 @@ class _Looked(NamedTuple):
     run: KnownRun | None
     report: Report
     facts: os.stat_result
+    again: bool
+    """Whether file and inputs are what they were, and only what is known of the machine has changed."""
 
 
 class _Owed(NamedTuple):
@@ -92,6 +94,8 @@ class _Owed(NamedTuple):
     request: Request | None
     asker: Owner | None
     run: KnownRun | None
+    again: bool = False
+    """Whether it was delivered before with other findings about the machine: nobody is notified again."""
 
 
 @dataclass
@@ -358,8 +362,10 @@ class Inbox:
             known = machine_facts(self.workspace, policy.settings, request, sandbox)
             fit = fitness(request, known, placed_inputs(self.workspace, found, digests))
             report = replace(report, findings=(*report.findings, *input_findings(request, digests), *fit))
-        self._seen[key] = _Seen(identity_of(facts), tuple(places), need, sandbox)
-        return _Looked(folder.path / name, run, report, facts)
+        before = self._seen.get(key)
+        self._seen[key] = seen = _Seen(identity_of(facts), tuple(places), need, sandbox)
+        again = before is not None and before[:3] == seen[:3]
+        return _Looked(folder.path / name, run, report, facts, again)
 
     def _quarantine(self, path: Path, facts: os.stat_result, owner: Owner, problem: str) -> None:
         """Something that is not a readable request: one line, one event, nothing else. Raises DiskFull."""
@@ -410,7 +416,7 @@ class Inbox:
 
     def _recorded(self, held: LockedTrail, looked: _Looked) -> _Owed | None:
         """Record one finding; return the verdict, None if it gets none. Raises DiskFull, TrailError, Unavailable."""
-        path, run, report, facts = looked
+        path, run, report, facts, again = looked
         if isinstance(report.request_id, str) and held.index.is_spent(report.request_id):
             self._left_alone(held, path, report, _owner(run, facts))
             return None
@@ -429,7 +435,7 @@ class Inbox:
                 exposure = exposure.with_secret(secret_name(report.request.tool, history.proposal_sha256))
         valid = all(finding.severity != "error" for finding in findings)
         rules = sorted({finding.rule for finding in findings})
-        if self._budget.take(_owner(run, facts)):
+        if not again and self._budget.take(_owner(run, facts)):
             validated = Validated(
                 file=path.name,
                 sha256=report.sha256,
@@ -452,10 +458,13 @@ class Inbox:
         )
         # Who made the proposal, for a draft in tool-exec/drafts/, which the daemon itself wrote.
         asker = owner if from_inbox else history.owner if history is not None else None
-        if valid and from_inbox:
+        if not valid:
+            self.valid.discard(path)
+        elif from_inbox:
             self.valid.add(path)
-            self.on_valid(path)
-        return _Owed(path, facts, verdict, report.request, asker, held.index.run(asker))
+            if not again:
+                self.on_valid(path)
+        return _Owed(path, facts, verdict, report.request, asker, held.index.run(asker), again)
 
     def _deliver(self, owed: _Owed) -> bool:
         """Write a verdict and notify the plugins; False if the disk is full: then it is owed. Raises OSError."""
@@ -474,7 +483,7 @@ class Inbox:
             self.log.say("verdict", file=verdict.file, what=verdict.state)
         if owed.request is not None:
             self.types.add(folders, verdict, owed.request)
-        if verdict.state == "draft" and owed.request is not None and verdict.exposure is not None:
+        if not owed.again and verdict.state == "draft" and owed.request is not None and verdict.exposure is not None:
             changed = owed.facts.st_ctime_ns
             self.on_draft(verdict.file, owed.request, verdict.exposure, owed.asker, owed.run, changed)
         return True

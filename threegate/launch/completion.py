@@ -85,7 +85,7 @@ def finish(
         policy_sha256=context.policy.digest,
         inputs=tuple((item.name, item.sha256) for item in approved.job.inputs),
         notes=notes,
-    ).with_outcome(outcome)
+    ).with_outcome(outcome, request)
     out = run_folder / "out"
     if not outcome.artifacts and out.is_dir() and any(out.iterdir()):
         # What a failed collection left: the record names none of it, so nothing would vouch for it.

@@ -28,6 +28,7 @@ from threegate.contracts.transitions import may_retry, seen_key
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.launch.past_calls import PastCalls, call_of, outcome_of
 from threegate.launch.results.result_facts import read_record
+from threegate.runners.interface import without_exited
 from threegate.trail.payloads import Claimed, ContractMove
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class ContractSessions:
             return lost
         # On a copy: the event that this returns is what moves the session.
         trial = SessionTable.from_json(policy.contracts, table.to_json())
-        effect = trial.commit(call, replace(outcome, status=status), held.now)
+        effect = trial.commit(call, replace(outcome, status=without_exited(status)), held.now)
         return replace(
             lost,
             status=effect.status,

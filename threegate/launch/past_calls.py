@@ -23,6 +23,7 @@ from threegate.launch.results.result_facts import ResultFacts, read_record
 from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import Request
 from threegate.request.reader import read_request
+from threegate.runners.interface import without_exited
 from threegate.trail.event import Event
 from threegate.trail.payloads import Claimed, Finished
 
@@ -66,7 +67,7 @@ def outcome_of(facts: ResultFacts, run_folder: Path, cost_per_second: float) -> 
                 output = MISSING
     stderr = facts.stderr.kept.decode("utf-8", "replace") if facts.stderr is not None else ""
     return CallOutcome(
-        status=facts.status,
+        status=without_exited(facts.status),
         output=output,
         cost=round(cost_per_second * (facts.runtime_ms or 0) / 1000, 9),
         exit_code=facts.exit_code,

@@ -19,6 +19,8 @@ from threegate.request.model import Request, Risk, Sensitivity, exposure_of
 
 BUBBLEWRAP: Final = "bubblewrap"
 """`runtime` of a Job that runs without an engine."""
+WATCHED: Final = "watched, not enforced by the kernel"
+"""The words about memory without a cgroup, in results, `doctor` and on the card."""
 PROXY_URL = "http://127.0.0.1:3128"
 
 ERA_ENVIRONMENT: Mapping[str, str] = {

@@ -65,9 +65,13 @@ _HINTS: Final[Mapping[str, str]] = {
 """What to write instead of what is not there."""
 _NOT_SERVED: Final = names("os.environ os.getenv")
 """Names that Monty has and that its host does not serve."""
+_OTHER_VALUES: Final = {"sys.argv": "['main.py']: there are no arguments", "sys.platform": "monty"}
 _CLASSES_NOT_MADE: Final = names("builtins.object builtins.property")
 _EAGER: Final = names("builtins.enumerate builtins.filter builtins.map builtins.reversed builtins.zip")
 _ENDLESS: Final = names("itertools.count itertools.cycle itertools.repeat")
+_NEVER_ENDS: Final = "Monty makes a list of this at once, which never ends; count in a while loop"
+_WHOLE_FILE: Final = "Monty goes through an open file in for and next() only; call .read().splitlines()"
+_SHOWS_ORDER: Final = names("builtins.list builtins.print builtins.str builtins.tuple")
 _READS_FILES: Final = names(
     "builtins.next csv.reader csv.DictReader csv.writer csv.DictWriter json.load json.dump tomllib.load builtins.iter"
 )
@@ -76,6 +80,8 @@ _PATTERN_METHODS: Final = names("findall finditer fullmatch match search")
 _GROUP: Final = re.compile(r"(?<!\\)(?:\\\\)*\\[0-9]{1,2}[A-Za-z_]")
 _ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\[abfnrtv]")
 _DOLLAR: Final = re.compile(r"(?<!\\)(?:\\\\)*\$(?:\)*)\Z|(?<!\\)(?:\\\\)*\$\|")
+_DOTS: Final = 3
+"""In the longest name of the tables."""
 _FILE_TYPE: Final = "file"
 _STREAM: Final = "stream"
 _EAGER_TYPE: Final = "list made at once"
@@ -108,10 +114,18 @@ class _Code:
         self.functions: set[str] = set()
         self.classes: set[str] = set()
         self.caught: dict[str, ast.ExceptHandler] = {}
+        self.rewound: set[str] = set()
+        """Files that are read from the start again, after which all of Python's ways work."""
+        self.asserting: set[ast.AST] = set()
+        """What has an assert with a message in it."""
         self.expected: set[ast.AST] = set()
         """Statements whose AttributeError or NameError the code catches by name."""
         for node in self.nodes:
             self._note(node)
+        self._origins: dict[ast.AST, str | None] = {}
+        for node in reversed(self.nodes):  # parts before what they are part of, so that nothing is looked for twice
+            if isinstance(node, ast.Name | ast.Attribute):
+                self._origins[node] = self._find_origin(node)
 
     # ---- what is bound to what
 
@@ -141,9 +155,16 @@ class _Code:
         elif isinstance(node, ast.Attribute):
             if not isinstance(node.ctx, ast.Load):
                 self.own.add(node.attr)
+            elif node.attr == "seek":
+                self.rewound.add(_last_name(node.value))
         elif isinstance(node, ast.Assign):
             if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
                 self._value(node.targets[0].id, node.value)
+        elif isinstance(node, ast.Assert):
+            around: ast.AST | None = node
+            while node.msg is not None and around is not None and around not in self.asserting:
+                self.asserting.add(around)
+                around = self.parents.get(around)
         elif isinstance(node, ast.withitem):
             if isinstance(node.optional_vars, ast.Name):
                 self._value(node.optional_vars.id, node.context_expr)
@@ -174,14 +195,15 @@ class _Code:
 
     def origin(self, node: ast.AST) -> str | None:
         """What an expression names: `os.path.join`, `builtins.str`; None where the lines do not show it."""
+        return self._origins.get(node)
+
+    def _find_origin(self, node: ast.Name | ast.Attribute) -> str | None:
         if isinstance(node, ast.Name):
             if self.bound[node.id]:
                 return None
             return self.imported.get(node.id, f"builtins.{node.id}" if node.id in _BUILTINS else None)
-        if isinstance(node, ast.Attribute):
-            start = self.origin(node.value)
-            return None if start is None else f"{start}.{node.attr}"
-        return None
+        start = self._origins.get(node.value)
+        return None if start is None or start.count(".") > _DOTS else f"{start}.{node.attr}"
 
     def kind(self, node: ast.AST, depth: int = 0) -> str:
         """The type of an expression as far as it shows; empty where it does not."""
@@ -195,9 +217,12 @@ class _Code:
                 return _FILE_TYPE
             if called in _EAGER:
                 return _EAGER_TYPE
+            if called is None and _last_name(node.func) in ("items", "keys", "values"):
+                return "view"
             return {"builtins.range": "range", "builtins.set": "set", "builtins.list": "list"}.get(called or "", "")
-        if isinstance(node, ast.Name) and self.bound[node.id] == 1 and node.id in self.values and depth < 3:
-            return self.kind(self.values[node.id], depth + 1)
+        if isinstance(node, ast.Name) and self._once(node.id) and node.id in self.values and depth < 3:
+            kind = self.kind(self.values[node.id], depth + 1)
+            return "" if kind == _FILE_TYPE and node.id in self.rewound else kind
         return _STREAM if self.origin(node) in ("sys.stdout", "sys.stderr") else ""
 
     # ---- what is wrong
@@ -214,6 +239,8 @@ class _Code:
             ast.Compare: self._compare,
             ast.Starred: self._starred,
             ast.ExceptHandler: self._handler,
+            ast.Assign: self._assign,
+            ast.GeneratorExp: self._generator,
             ast.ImportFrom: self._import_from,
         }
         for node in self.nodes:
@@ -224,7 +251,7 @@ class _Code:
     def _name(self, node: ast.Name) -> Iterator[Problem]:
         if isinstance(node.ctx, ast.Load) and node.id in MISSING_BUILTINS and self.origin(node) is not None:
             yield _lacks(node, node.id, f"builtins.{node.id}")
-        elif self.bound[node.id] == 1 and node.id in self.values and isinstance(node.ctx, ast.Store):
+        elif self._once(node.id) and node.id in self.values and isinstance(node.ctx, ast.Store):
             value = self.values[node.id]
             if self.kind(value) == _EAGER_TYPE and self.read[node.id] > 1:
                 what = "Monty makes a list of this at once, which does not run out when it is read a second time"
@@ -250,8 +277,8 @@ class _Code:
             origin = f"{start}.{node.attr}"
             if (node.attr not in MONTY_NAMES[start] and not node.attr.startswith("__")) or origin in _NOT_SERVED:
                 yield _lacks(node, origin, origin)
-            elif origin == "sys.argv":
-                yield _differs(node, "there are no arguments: in Monty sys.argv is ['main.py']")
+            elif origin in _OTHER_VALUES:
+                yield _differs(node, f"in Monty {origin} is {_OTHER_VALUES[origin]}")
             elif self.kind(node) == _STREAM and not self._prints_to(node):
                 yield from self._stream(node)
         elif start is not None and start in TYPE_ATTRIBUTES:
@@ -329,6 +356,8 @@ class _Code:
             yield _fails(node, f"Monty makes no {origin.removeprefix('builtins.')}(); {_ERA}")
         elif origin == "builtins.round":
             yield from self._round(node)
+        elif origin in _SHOWS_ORDER and any(self.kind(item) == "set" for item in node.args):
+            yield _differs(node, "the order of a set in Monty is not Python's; write sorted(...)")
         elif origin == "builtins.next" and node.args and self.kind(node.args[0]) == _EAGER_TYPE:
             yield _fails(node, "Monty makes a list of this at once, which next() refuses; write next(iter(...))")
         elif origin == "builtins.bytes" and node.args and self.kind(node.args[0]) in ("list", "range", _EAGER_TYPE):
@@ -337,6 +366,10 @@ class _Code:
             yield from self._asked_by_name(node)
         elif origin == "builtins.open" or method == "open":
             yield from self._open(node, 1 if origin else 0)
+        elif origin in _EAGER:
+            given = node.args[1:] if origin in ("builtins.map", "builtins.filter") else node.args
+            if given and all(self._endless(item) for item in given):
+                yield _fails(node, _NEVER_ENDS)
         elif origin == "builtins.print":
             yield from self._print(node)
         elif origin is not None and origin in _PATTERN_FUNCTIONS:
@@ -353,8 +386,9 @@ class _Code:
 
     def _asked_by_name(self, node: ast.Call) -> Iterator[Problem]:
         name = node.args[1].value if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) else None
-        known = isinstance(name, str) and name in METHODS | NOWHERE and name not in self.own
-        if known and self.origin(node.args[0]) not in MONTY_NAMES:
+        if not isinstance(name, str) or name in self.own or name not in METHODS | NOWHERE:
+            return
+        if self.origin(node.args[0]) not in MONTY_NAMES:
             yield _fails(node, f"Monty finds no {name} by its name; {_ERA}")
 
     def _open(self, node: ast.Call, place: int) -> Iterator[Problem]:
@@ -387,7 +421,7 @@ class _Code:
             yield _fails(node, "Monty's write_text takes the text only, which is written as UTF-8")
 
     def _is_pattern(self, node: ast.AST) -> bool:
-        if isinstance(node, ast.Name) and self.bound[node.id] == 1 and node.id in self.values:
+        if isinstance(node, ast.Name) and self._once(node.id) and node.id in self.values:
             node = self.values[node.id]
         return isinstance(node, ast.Call) and self.origin(node.func) == "re.compile"
 
@@ -401,9 +435,17 @@ class _Code:
                 yield _fails(pattern, "Monty does not read [ in a set of characters of a pattern; write \\[")
             elif "&&" in text or "~~" in text:
                 yield _differs(pattern, "Monty reads && and ~~ in a set of characters as operators; write one of each")
-            elif function not in ("fullmatch", "split") and _DOLLAR.search(text):
+            elif function not in ("fullmatch", "split") and _DOLLAR.search(text) and not self._by_lines(node, text):
                 what = "Monty's $ does not match before a final newline, as Python's does"
                 yield _differs(pattern, f"{what}; strip the text, or write \\n?$")
+
+    def _by_lines(self, node: ast.Call, pattern: str) -> bool:
+        """Whether $ matches before each newline."""
+        flags = [*node.args[1:], *(item.value for item in node.keywords)]
+        for flag in flags:
+            if isinstance(flag, ast.BinOp):
+                flags += flag.left, flag.right
+        return pattern.startswith("(?m)") or any(self.origin(flag) in ("re.M", "re.MULTILINE") for flag in flags)
 
     def _replaced(self, node: ast.Call, place: int) -> Iterator[Problem]:
         """What a sub puts in: a function, or a text with escapes."""
@@ -427,9 +469,22 @@ class _Code:
         )
         given = [item.value if isinstance(item, ast.Starred) else item for item in node.args]
         if consumes and any(self.kind(item) == _FILE_TYPE for item in given):
-            yield _fails(node, "Monty goes through an open file in for and next() only; call .read().splitlines()")
+            yield _fails(node, _WHOLE_FILE)
+
+    def _endless(self, node: ast.AST) -> bool:
+        called = self.origin(node.func) if isinstance(node, ast.Call) else None
+        return called in _ENDLESS and not (called == "itertools.repeat" and len(node.args) > 1)  # type: ignore[attr-defined]
+
+    def _generator(self, node: ast.GeneratorExp) -> Iterator[Problem]:
+        if self._endless(node.generators[0].iter):
+            yield _fails(node, _NEVER_ENDS)
 
     # ---- statements
+
+    def _assign(self, node: ast.Assign) -> Iterator[Problem]:
+        apart = any(isinstance(target, ast.Tuple | ast.List) for target in node.targets)
+        if apart and self.kind(node.value) == _FILE_TYPE:
+            yield _fails(node.value, _WHOLE_FILE)
 
     def _class(self, node: ast.ClassDef) -> Iterator[Problem]:
         for part in node.body:
@@ -452,32 +507,28 @@ class _Code:
         if isinstance(node.op, ast.Add) and isinstance(node.target, ast.Name):
             value = self.values.get(node.target.id)
             is_list = value is not None and _LITERALS.get(type(value)) == "list"
-            if is_list and (isinstance(node.value, ast.Tuple) or self.kind(node.value) in ("str", "set", "range")):
+            other = isinstance(node.value, ast.Tuple) or self.kind(node.value) in ("str", "set", "range", "view")
+            if is_list and other:
                 yield _fails(node, "Monty adds only a list to a list; call .extend(...)")
 
     def _compare(self, node: ast.Compare) -> Iterator[Problem]:
         for mark, right in zip(node.ops, node.comparators, strict=True):
             if isinstance(mark, ast.In | ast.NotIn) and self.kind(right) == _FILE_TYPE:
-                yield _fails(right, "Monty goes through an open file in for and next() only; call .read().splitlines()")
+                yield _fails(right, _WHOLE_FILE)
 
     def _starred(self, node: ast.Starred) -> Iterator[Problem]:
         listed = isinstance(node.ctx, ast.Load) and not isinstance(self.parents.get(node), ast.Call)
         if listed and self.kind(node.value) == _FILE_TYPE:
-            yield _fails(node, "Monty goes through an open file in for and next() only; call .read().splitlines()")
+            yield _fails(node, _WHOLE_FILE)
 
     def _handler(self, node: ast.ExceptHandler) -> Iterator[Problem]:
         if not node.name or node.type is None or not self.read[node.name]:
             return
         kinds = {_last_name(kind) for kind in getattr(node.type, "elts", [node.type])}
-        if kinds & {"AssertionError", "Exception", "BaseException"} and self._asserts_under(node):
+        if kinds & {"AssertionError", "Exception", "BaseException"} and self.parents[node] in self.asserting:
             yield _differs(node, "in Monty the message of a failed assert has a second line with the condition")
         elif "JSONDecodeError" in kinds:
             yield _differs(node, "Monty's message about text that is not JSON may be another one than Python's")
-
-    def _asserts_under(self, node: ast.ExceptHandler) -> bool:
-        attempt = self.parents[node]
-        assert isinstance(attempt, ast.Try | ast.TryStar)
-        return any(isinstance(part, ast.Assert) and part.msg for each in attempt.body for part in ast.walk(each))
 
 
 _STANDARD: Final = frozenset(MONTY_NAMES) | {"builtins"}
@@ -499,10 +550,12 @@ def _callee(node: ast.expr) -> ast.expr:
     return node.func if isinstance(node, ast.Call) else ast.Constant(None)
 
 
-def _texts(node: ast.AST) -> Iterator[str]:
-    for part in ast.walk(node):
-        if isinstance(part, ast.Constant) and isinstance(part.value, str):
-            yield part.value
+def _texts(node: ast.Call) -> Iterator[str]:
+    """The texts that a call is given, also those in a list."""
+    for item in node.args:
+        for part in getattr(item, "elts", [item]):
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                yield part.value
 
 
 def _catches_absence(handler: ast.ExceptHandler) -> bool:

@@ -51,17 +51,16 @@ METHODS: Final = names(
 """Methods of Monty's values: they can be called, and are not values themselves."""
 NOWHERE: Final = names(
     """
-    add_note anchor as_uri bit_count bit_length buffer characters_written chmod colno combine ctime denominator
-    detach difference_update doc drive endpos errno errors expand expanduser filename filename2 fileno
-    format_map from_bytes from_float fromisocalendar fromisoformat fromordinal fromtimestamp fromutc gauss_next
-    groupindex hardlink_to home indices inode intersection_update is_block_device is_char_device is_fifo
-    is_integer is_mount is_relative_to is_reserved is_socket isatty isocalendar lastgroup lastindex lchmod
-    line_buffering lineno link_to lstat maketrans mapping msg n_fields n_sequence_fields n_unnamed_fields
-    newlines now numerator object owner parents peek pos raw re read1 readinto readinto1 readlink reason
-    reconfigure regs relative_to resolution root samefile scanner st_atime_ns st_blksize st_blocks st_ctime_ns
-    st_mtime_ns st_rdev strerror strptime subn symlink_to symmetric_difference_update timetuple to_bytes today
-    toordinal touch translate truncate utc utcfromtimestamp utcnow utctimetuple value with_traceback
-    write_through writelines
+    add_note anchor as_uri bit_count bit_length buffer characters_written chmod colno ctime denominator detach
+    difference_update doc drive endpos errno errors expand expanduser filename filename2 fileno format_map
+    from_bytes fromisocalendar fromordinal fromtimestamp fromutc gauss_next groupindex hardlink_to home indices
+    inode intersection_update is_block_device is_char_device is_fifo is_integer is_mount is_relative_to
+    is_reserved is_socket isatty isocalendar lastgroup lastindex lchmod line_buffering lineno link_to lstat
+    maketrans mapping msg n_fields n_sequence_fields n_unnamed_fields newlines numerator object owner parents
+    peek pos raw re read1 readinto readinto1 readlink reason reconfigure regs relative_to root samefile scanner
+    st_atime_ns st_blksize st_blocks st_ctime_ns st_mtime_ns st_rdev strerror subn symlink_to
+    symmetric_difference_update timetuple to_bytes toordinal touch translate truncate utcfromtimestamp utcnow
+    utctimetuple value with_traceback write_through writelines
     """
 )
 """Attributes of Python's values that no value in Monty has."""

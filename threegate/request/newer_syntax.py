@@ -17,16 +17,19 @@ from threegate.core import limits
 
 _NEXT: Final = re.compile(
     r"\#[^\n]*"
-    r"|(?<!\w)(?P<prefix>[a-zA-Z]{0,2})(?P<quote>\"\"\"|'''|\"|')"
+    r"|(?:(?<!\w)(?P<prefix>(?i:[rbuf]|br|rb|fr|rf)))?(?P<quote>\"\"\"|'''|\"|')"
     r"|\b(?:def|class)[ \t]+\w+[ \t]*(?P<parameters>\[[\w\s,.*:|]*\])",
 )
+# `(?>…*)` and not `*+`, which Python 3.11 matches wrongly around a look-ahead.
 _STRINGS: Final = {
-    '"""': re.compile(r'(?:[^"\\]++|\\.|"(?!""))*+"""', re.DOTALL),
-    "'''": re.compile(r"(?:[^'\\]++|\\.|'(?!''))*+'''", re.DOTALL),
-    '"': re.compile(r'(?:[^"\\\n]++|\\.)*+"', re.DOTALL),
-    "'": re.compile(r"(?:[^'\\\n]++|\\.)*+'", re.DOTALL),
+    '"""': re.compile(r'(?>(?:[^"\\]++|\\.|"(?!""))*)"""', re.DOTALL),
+    "'''": re.compile(r"(?>(?:[^'\\]++|\\.|'(?!''))*)'''", re.DOTALL),
+    '"': re.compile(r'(?>(?:[^"\\\n]++|\\.)*)"', re.DOTALL),
+    "'": re.compile(r"(?>(?:[^'\\\n]++|\\.)*)'", re.DOTALL),
 }
 """The rest of a string without fields."""
+_BETWEEN: Final = re.compile(r"(?>(?:\s|\\\n|\#[^\n]*)*)")
+"""What may be between two strings that are one."""
 _WORD: Final = re.compile(r"\w+")
 _NAMED: Final = re.compile(r"\\N\{[^}\n]*\}")
 _END: Final = re.compile(r"\s*(?:![rsa]\s*)?(?=[:}])")
@@ -54,6 +57,8 @@ class _Rewritten:
     def __init__(self, text: str) -> None:
         self.text = text
         self.out = list(text)
+        self._row: list[tuple[int, int, bool]] = []
+        """Strings that follow each other and so are one: where each begins and ends, and whether it has fields."""
 
     def read_code(self) -> None:
         """The whole text. Raises _Unreadable."""
@@ -74,19 +79,36 @@ class _Rewritten:
         """A string from its prefix on; return where it ends. One without fields stays as it is."""
         if depth > limits.FSTRING_DEPTH:
             raise _Unreadable
-        prefix, quote = match["prefix"].lower(), match["quote"]
-        if "f" not in prefix:
-            end = _STRINGS[quote].match(self.text, match.end())
-            if end is None:
+        prefix, quote = (match["prefix"] or "").lower(), match["quote"]
+        row = self._row
+        if not row or _BETWEEN.fullmatch(self.text, row[-1][1], match.start()) is None:
+            row = []
+        if "f" in prefix:
+            self._row = []
+            at = self._literal(match.end(), quote, depth, raw="r" in prefix)
+            end = at + len(quote)
+            # What it says becomes a tuple of its fields: `f"a{b}{c:{d}}"` is `(b,c,d,)`.
+            self._parentheses(match.start(), match.end(), at, end)
+        else:
+            rest = _STRINGS[quote].match(self.text, match.end())
+            if rest is None:
                 raise _Unreadable
-            return end.end()
-        # What it says becomes a tuple of its fields: `f"a{b}{c:{d}}"` is `(b,c,d,)`.
-        self._blank(match.start(), match.end())
-        self.out[match.start()] = "("
-        at = self._literal(match.end(), quote, depth, raw="r" in prefix)
-        self._blank(at, at + len(quote))
-        self.out[at] = ")"
-        return at + len(quote)
+            end = rest.end()
+        row.append((match.start(), end, "f" in prefix))
+        self._row = row
+        if any(fields for _, _, fields in row):
+            # A text beside a tuple is not Python: beside one, `"a"` is `( )`.
+            for start, last, fields in row:
+                if not fields:
+                    self._parentheses(start, last - 1, last - 1, last)
+            self._row = [(match.start(), end, True)]
+        return end
+
+    def _parentheses(self, start: int, inside: int, until: int, end: int) -> None:
+        """Instead of the quotes before `inside` and from `until` on."""
+        self._blank(start, inside)
+        self._blank(until, end)
+        self.out[start], self.out[end - 1] = "(", ")"
 
     def _literal(self, at: int, quote: str, depth: int, *, raw: bool) -> int:
         """The text of an f-string; return where its closing quote begins."""

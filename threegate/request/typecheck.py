@@ -8,6 +8,7 @@ docs/spec/1-tool-request.md, "Code".
 
 from __future__ import annotations
 
+import builtins
 import json
 import re
 import sysconfig
@@ -37,7 +38,23 @@ _LIMITS: Final[Mapping[str, float]] = {
     "max_total_sleep_secs": 0,
 }
 _LINE: Final = re.compile(r"[^:\n]*:([0-9]+):([0-9]+): (?:error|warning)\[([a-z-]+)\] (.*)")
-_SILENT: Final = frozenset(("unused-type-ignore-comment", "invalid-syntax"))
+_ANY: Final = re.compile("")
+_RIGHT: Final[Mapping[str, re.Pattern[str]]] = {
+    "call-non-callable": _ANY,
+    "invalid-assignment": _ANY,
+    "missing-argument": _ANY,
+    "no-matching-overload": _ANY,
+    "too-many-positional-arguments": _ANY,
+    "unknown-argument": _ANY,
+    "unresolved-attribute": re.compile(r"Object of type `[^`|]*` has no attribute "),
+    "unresolved-reference": re.compile(rf"Name `(?!(?:{'|'.join(map(re.escape, dir(builtins)))})`)"),
+    "unsupported-operator": re.compile(r"(?!.*(?:`object`|\|))"),
+}
+"""Kinds of findings, and how their words begin where they are right.
+
+Measured on code that runs (tests/request/test_python_idioms.py). The checker's declarations lack half of Monty's own
+builtins and modules, and it takes every search for one that may find nothing; gate 1 has the tables for the former.
+"""
 
 
 def check_types(
@@ -129,6 +146,6 @@ def _problems(told: str) -> list[Problem]:
         if match is None:
             continue
         number, column, kind, message = int(match[1]), int(match[2]), match[3], match[4]
-        if number > 1 and kind not in _SILENT:
+        if number > 1 and kind in _RIGHT and _RIGHT[kind].match(message):
             problems.append(Problem(TYPES.id, number - 1, column, visible(mask_secrets(f"{message[:160]} ({kind})"))))
     return problems

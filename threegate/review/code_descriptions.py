@@ -139,7 +139,8 @@ OTHERS: Final[dict[str, str]] = {
 
 STATUSES: Final[dict[str, str]] = {
     "succeeded": "it ran to completion with exit code 0",
-    "failed": "it ran and finished with another exit code or an error",
+    "exited": "the command ran to its end with an exit code from 1 to 124, which may be its answer",
+    "failed": "an error ended it, or it finished with an exit code above 124",
     "timed_out": "stopped at time_limit_sec",
     "out_of_memory": "stopped at memory_limit_mb",
     "process_limit": "stopped at the limit on processes",
@@ -255,6 +256,7 @@ DOCTOR: Final[dict[str, str]] = {
     "daemon": "whether a daemon is running for this workspace: without one nothing is started",
     "bubblewrap": "whether ERA requests can run without a container engine: bubblewrap, user namespaces, the root",
     "era root": "the root file system of runs without an engine, and the digest that their approvals name",
+    "era network": "what a run without an engine lacks for the hosts of its allowlist",
     "era limits": "whether the kernel enforces all limits of runs without an engine, or memory is only watched",
     "engine": "the container engine of ERA requests; without one they run in bubblewrap",
     "workers": "how many workers of a cluster accept work, where they run everything",

@@ -13,6 +13,7 @@ from threegate.approval.shown.request_sections import action_texts, exposure_ite
 from threegate.approval.statement import format_utc
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Note, Section
 from threegate.launch.results.result_facts import ResultFacts
+from threegate.request.job import BUBBLEWRAP
 from threegate.request.model import Request
 from threegate.request.report import Report
 from threegate.trail.history import RequestHistory
@@ -129,7 +130,8 @@ def _asked(request: Request) -> Iterator[Item]:
 
 
 def _enforced(facts: ResultFacts) -> Iterator[Item]:
-    for name, value in (("backend", facts.backend), ("image", facts.image), ("OCI runtime", facts.runtime)):
+    image, runtime = ("root", "sandbox") if facts.runtime == BUBBLEWRAP else ("image", "OCI runtime")
+    for name, value in (("backend", facts.backend), (image, facts.image), (runtime, facts.runtime)):
         if value:
             yield Field(name, value)
     for name in sorted(facts.effective_limits):
@@ -139,11 +141,15 @@ def _enforced(facts: ResultFacts) -> Iterator[Item]:
         yield Field("network", f"{word} {item.host}:{item.port}, {item.bytes} bytes")
     if not facts.destinations:
         yield Field("network", "nothing was reached")
+    for name in facts.network_not_reached:
+        yield Field("network", f"allowed and not reached {name}")
 
 
 def _outputs(facts: ResultFacts) -> Iterator[Item]:
     for item in facts.artifacts:
         yield Field("file", f"/out/{item.path}, {item.size} bytes, sha256 {item.sha256}")
+    for path in facts.outputs_missing:
+        yield Field("not there", f"/out/{path}: declared, and not there at the end")
     if not facts.artifacts:
         yield Note("no output files")
 

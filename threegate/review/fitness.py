@@ -118,7 +118,7 @@ def fitness(request: Request, facts: MachineFacts, open_known: OpenKnown) -> tup
     if facts.waits is not None:
         fix = f": {facts.waits.fix}" if facts.waits.fix else ""
         found.append(_finding(WAITS, f"would wait: {facts.waits.seen}{fix}", severity="warning"))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda finding: (finding.line, finding.column, finding.rule)))
 
 
 def _command_findings(
@@ -133,14 +133,26 @@ def _command_findings(
         message = f"whether {contents.where} has this program is not known: a missing one is noticed only in the run"
         yield at.found("TG904", 0, message, "warning")
     inside = InFolder(request.inputs, open_known)
+    yield from undeclared_findings(request, inside)
     python = python_line(argv)
-    for missing in missing_inputs(argv, request.workdir, python, inside):
-        yield at.found("TG913", missing.at, f"{_shown(missing.path)} will not be there: {missing.why}")
     if python is None or known is False:
         return
     for problem in check_python(python, request.workdir, inside, contents):
         rule = "TG911" if problem.kind == "syntax" else "TG912"
         yield at.found(rule, python.at, f"{problem.where}: {problem.message}", problem.severity)
+
+
+def undeclared_findings(request: Request, inside: InFolder | None = None) -> Iterator[Finding]:
+    """The files that the command names and a run would not find. Without `inside`, the inputs are known by name only:
+    that needs no workspace.
+    """
+    argv = request.action.words
+    if not argv:
+        return
+    at = _Command.of(request)
+    inside = inside or InFolder(request.inputs, lambda item: None)
+    for missing in missing_inputs(argv, request.workdir, python_line(argv), inside):
+        yield at.found("TG913", missing.at, f"{_shown(missing.path)} will not be there: {missing.why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +211,7 @@ def _shown(text: str) -> str:
     return mask_secrets(text)[:60]
 
 
-def draft_findings(workspace: Workspace, request: Request, path: Path) -> list[Finding]:
+def draft_findings(workspace: Workspace, request: Request, path: Path, trail: Trail) -> list[Finding]:
     """All of it for a draft in a folder of the workspace, hashed here and now: what the daemon says of it.
 
     What only the trail knows is left out where this account may not read it.
@@ -214,12 +226,8 @@ def draft_findings(workspace: Workspace, request: Request, path: Path) -> list[F
     if facts.off is not None or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
         return found
     owner = None if folder == workspace.drafts else workspace.run_of(folder) or path.lstat().st_uid
-    trail = Trail(workspace)
-    try:
-        with trail.locked() as held:
-            return [*found, *trail_findings(workspace, held.index, request, owner=owner)]
-    finally:
-        trail.close()
+    with trail.locked() as held:
+        return [*found, *trail_findings(workspace, held.index, request, owner=owner)]
 
 
 # ---- inputs

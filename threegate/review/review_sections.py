@@ -18,6 +18,7 @@ from threegate.request.backend import BACKENDS
 from threegate.review.fitness import waits_for
 from threegate.review.preview import previews
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
+from threegate.runners.backend import running
 
 # Lines of an input that is not code, on the short screen.
 _PREVIEW: Final = 10
@@ -36,7 +37,7 @@ def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: st
             run=reviewed.run,
         ),
         Beside(
-            card=tuple(_card(reviewed, settings.approval.draft_ttl)),
+            card=tuple(_card(reviewed, settings)),
             warnings=(*unread, *_warnings(reviewed)),
             inputs=inputs,
             digests=(Fact("draft", reviewed.request.sha256),),
@@ -46,7 +47,8 @@ def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: st
     )
 
 
-def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
+def _card(reviewed: ReviewedDraft, settings: Settings) -> Iterator[Item]:
+    draft_ttl = settings.approval.draft_ttl
     if reviewed.differs is None:
         yield Fact("differs", "no request of this shape was approved before")
     else:
@@ -57,6 +59,8 @@ def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
         yield Fact("can run", f"no: {refusal.code}")
     else:
         yield Fact("can run", _can_run(reviewed))
+    if place := running(reviewed.job.backend).place(settings, reviewed.job):
+        yield Field("runs on", place)
     others = [way for way in reviewed.bound.ways if way != reviewed.bound.way]
     if others and reviewed.request.stage == "draft":
         yield Fact("or deliver", f"{' or '.join(others)}: threegate approve … --deliver {others[0]}")

@@ -97,6 +97,17 @@ def show_request(workspace: Workspace, which: str) -> Shown:
     )
 
 
+def with_fitness(workspace: Workspace, shown: Shown) -> Shown:
+    """The same for a draft with what is found of whether it can run here."""
+    path, report = shown.path, shown.report
+    if path is None or report is None or report.request is None or path.parent not in workspace.draft_folders():
+        return shown
+    if placed_at(workspace, path) is not None:
+        return shown
+    found = draft_findings(workspace, report.request, path, Trail(workspace))
+    return replace(shown, report=replace(report, findings=(*report.findings, *found)))
+
+
 def results_of(workspace: Workspace, request_id: str) -> tuple[Path, ...]:
     """The result files of a request."""
     return tuple(sorted(workspace.results.glob(f"TS-*-{glob.escape(request_id)}*.md")))
@@ -146,17 +157,13 @@ def _read(workspace: Workspace, path: Path) -> Report:
         data = durable.read_regular(place_of(workspace, path), max_bytes=limits.REQUEST_BYTES)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read ({error.strerror or error})") from None
-    report = read_request(
+    return read_request(
         data,
         path=path.name,
         settings=workspace.load_settings().request,
         now=datetime.now(UTC),
         stage="approved" if path.parent.name in STATES else "draft",
     )
-    here = path.parent in workspace.draft_folders() and placed_at(workspace, path) is None
-    if report.request is None or not here:
-        return report
-    return replace(report, findings=(*report.findings, *draft_findings(workspace, report.request, path)))
 
 
 def _find_path(workspace: Workspace, which: str) -> Path | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, cast
 from threegate.core.errors import ThreeGateError
 from threegate.core.plugins import OFF, PLUGINS
 from threegate.request.backend import BACKENDS, Backend
-from threegate.request.job import Platform, Platforms
+from threegate.request.job import Job, Platform, Platforms
 
 if TYPE_CHECKING:
     from threegate.core.settings import RunnersSettings, SecretReference, Settings
@@ -131,6 +131,10 @@ class RunningBackend(Backend):
     def platforms(self, settings: Settings, *, here: bool) -> Platforms:
         """On which platforms its runs are possible, the preferred first; `here`: on this machine, not on workers."""
         return Platforms((Platform(),))
+
+    def place(self, settings: Settings, job: Job) -> str:
+        """Where this job would run, in words for the card; empty: there is nothing to say of it."""
+        return ""
 
     def contents(self, settings: RunnersSettings, platform: Platform) -> Contents | None:
         """What a run on a platform finds of programs and modules, as far as that is known; None: it starts none."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # code that only reads results imports no gate
 
 Status = Literal[
     "succeeded",
+    "exited",
     "failed",
     "timed_out",
     "out_of_memory",
@@ -117,6 +118,23 @@ class Evidence:
     write_class: bool
     time_cap_sec: int | None
     platform: Platform
+
+
+def command_ended(code: int) -> tuple[Status, str]:
+    """How a command counts that ended by itself: its status and one sentence.
+
+    The codes above COMMAND_ANSWERS are those of the shell and of our keeper: it could not be started, or a signal
+    ended it.
+    """
+    status: Status = "succeeded" if code == 0 else "exited" if 0 < code <= limits.COMMAND_ANSWERS else "failed"
+    return status, f"The command finished with exit code {code}."
+
+
+def without_exited(status: str) -> str:
+    """A status for those who only ask whether a run succeeded (contracts, comparisons with older records): a command
+    that exited with another code than 0 did not.
+    """
+    return "failed" if status == "exited" else status
 
 
 def unheard(seconds: float) -> str:

@@ -73,7 +73,7 @@ def _allow(names: list[str], *args: dict[str, Any]) -> dict[str, Any]:
     return {"names": names, "action": "SCMP_ACT_ALLOW", "args": list(args)}
 
 
-_REFUSED_WITHOUT_ENGINE = frozenset({"memfd_create", "sched_setaffinity", "shmget"})
+_REFUSED_WITHOUT_ENGINE = frozenset({"memfd_create", "msgget", "sched_setaffinity", "semget", "shmget"})
 """What a run without an engine may not do: take cores that it was not given, and memory that no watcher sees."""
 
 

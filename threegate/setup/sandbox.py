@@ -20,7 +20,8 @@ from threegate.setup.settings_file import set_values
 from threegate.trail.payloads import SettingsChanged
 from threegate.trail.trail import Trail
 
-_BUILD_SECONDS = 1800
+BUILD_SECONDS = 1800
+"""How long building images, or unpacking a root, may take."""
 _WAY = "bootstrap: threegate/"
 """Prefixes of the lines in which sandbox/bootstrap reports how it got an image."""
 
@@ -100,5 +101,5 @@ def _run(words: list[str], url: str) -> tuple[str, str]:
     its last line.
     """
     program, environment = str(sandbox_folder() / "bootstrap"), {**os.environ, "DOCKER_HOST": url}
-    answer = run_tool([program, *words], "sandbox/bootstrap", seconds=_BUILD_SECONDS, environment=environment)
+    answer = run_tool([program, *words], "sandbox/bootstrap", seconds=BUILD_SECONDS, environment=environment)
     return answer.stdout, answer.stderr

@@ -28,7 +28,10 @@ from threegate.core.settings import Settings
 from threegate.core.user_state import UserState
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
+from threegate.request.job import BUBBLEWRAP
 from threegate.runners.era.engine_answer import engine_line
+from threegate.runners.era.platforms import PROGRAM
+from threegate.runners.machine import THIS_MACHINE, machine_of
 from threegate.setup.run_tool import run_tool
 from threegate.setup.service_unit import UnitFacts, UnitNeeds, render_unit
 
@@ -264,14 +267,25 @@ def _facts(
         ),
         writable=tuple(path for each in needs for path in each.writable),
         projects=tuple(path for each in needs for path in each.projects),
-        jails=any(each.jails for each in needs),
+        jails=any(each.jails for each in needs) or _in_bubblewrap(settings, own=not account.name),
     )
+
+
+def _in_bubblewrap(settings: Settings, *, own: bool) -> bool:
+    """Whether the daemon makes jails for ERA. In a system service only if the settings say so: it is hardened less."""
+    if machine_of(settings) is not THIS_MACHINE:
+        return False
+    runtime = settings.runners.era.runtime
+    return runtime == BUBBLEWRAP or (own and runtime == "auto" and os.access(PROGRAM, os.X_OK))
 
 
 def _notes(settings: Settings, account: _Account, era: bool) -> list[str]:
     notes = []
-    if settings.runners.era.image and not era:
-        notes.append("requests for ERA will wait (no_backend): give --era to run them")
+    if not era and not _in_bubblewrap(settings, own=False):
+        notes.append(
+            "requests for ERA will wait (no_backend): give --era to run them in containers, or set "
+            'runners.era.runtime = "bubblewrap", with which the unit allows jails'
+        )
     if account.uid != 0:
         notes.append(f"operators act as the account: sudo -H -u {account.name} threegate ... (docs/service.md)")
     return notes

@@ -302,6 +302,27 @@ ATTEMPTS: dict[str, tuple[str, str]] = {
     for name, attempt in attempts.items()
 }
 
+BUBBLEWRAP_DIFFERS: dict[str, str] = {
+    # No other account has a number in the run's user namespace.
+    "privilege: become root": "EINVAL",
+    "privilege: become another group": "EINVAL",
+    # Refused by the filter of system calls: without a cgroup nothing counts this memory.
+    "leak: System V memory of the host": "EPERM",
+}
+"""What is seen in bubblewrap instead, and why that is no way out."""
+
+NOT_IN_BUBBLEWRAP = frozenset(
+    {
+        # There is no keeper: PID 1 is bubblewrap's, with the run's own account and walls, and nothing else. What it has
+        # is looked at instead.
+        *(name for name in ATTEMPTS if "keeper" in name),
+        "file: through /proc/1/cwd",
+        # The host's programs are there with their bits, which no mount of the jail grants. That is looked at instead.
+        "privilege: set-user-id programs",
+    }
+)
+"""Attempts that are not made in bubblewrap; tests of their own are in test_bubblewrap_escapes.py."""
+
 GVISOR_DIFFERS = frozenset(
     {
         # gVisor answers these inside a kernel of its own: what it grants there (a user namespace, its own fuse, a

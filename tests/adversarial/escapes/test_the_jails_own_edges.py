@@ -192,6 +192,19 @@ print(made, flush=True)
             first.communicate(timeout=20)
 
 
+def test_bubblewraps_first_process_has_the_limit_too() -> None:
+    """The program has its account, so it can change its memory: it must gain nothing by that."""
+    jail_programs()
+    code = "import sys; sys.stdin.read(); print(*(open(f'/proc/{p}/limits').read() for p in (1, 'self')))"
+    process = Jail(_account(), processes=40).start(
+        ["/usr/bin/python3", "-c", code], stdin=-1, stdout=-1, stderr=subprocess.DEVNULL, begin=False
+    )
+    out, _ = process.communicate(timeout=60)
+    process.wait_empty()
+    lines = [line.split() for line in out.decode().splitlines() if line.startswith("Max processes")]
+    assert lines == [["Max", "processes", "40", "40", "processes"]] * 2
+
+
 def test_the_edges_are_walls_that_are_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """A jail without one of them is not taken for a complete one."""
     edges = ("read-only system", "memory files limit", "processes limit")

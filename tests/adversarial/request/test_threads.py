@@ -38,11 +38,12 @@ def test_code_that_is_checked_in_eight_threads_is_valid_in_each() -> None:
         if depth:
             return check(depth - 1)
         found = set()
-        for _ in range(100):
+        for _ in range(10):
             Collected()
             found.add(check_code(CODE))
         return found
 
-    # Each thread has another depth of calls: that is what the parser of Python 3.11 mixes up.
+    # Each thread has another depth of calls: that is what the parser of Python 3.11 mixes up. Ten rounds of each are
+    # plenty: without the lock the second one fails, and under the tracing of coverage a round takes 0.3 s.
     with ThreadPoolExecutor(8) as pool:
         assert set().union(*pool.map(check, range(0, 160, 20))) == {()}

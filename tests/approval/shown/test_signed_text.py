@@ -62,6 +62,22 @@ def approved_event(bench: Bench, request_id: str = "req-1") -> payloads.Approved
     return found
 
 
+def test_it_says_by_what_a_command_runs(bench: Bench) -> None:
+    """Without an engine also how its memory is kept, which the daemon's own place decides."""
+    shown = view(bench, bench.draft())
+    image = "a" * 64
+
+    def text(**platform: str) -> str:
+        return signed_text(replace(shown, job=replace(shown.job, **platform))).decode()  # type: ignore[arg-type]
+
+    jailed = text(image=f"root:sha256:{image}", runtime="bubblewrap")
+    assert "sandbox      bubblewrap, without a container engine" in jailed and "  root " in jailed
+    words = " ".join(jailed.split())
+    assert "watched, not enforced by the kernel, where the daemon has no cgroup of its own" in words
+    contained = text(image=f"sha256:{image}", runtime="runsc")
+    assert "OCI runtime  runsc" in contained and "  image " in contained and "watched" not in contained
+
+
 def test_everything_that_is_signed_is_on_the_screen(bench: Bench) -> None:
     """Also where warnings of the text stand between those of this moment."""
     path = bench.draft(

@@ -28,8 +28,11 @@ from threegate.launch.results.result_facts import (
     write_record,
 )
 from threegate.launch.results.validate import validate_result
+from threegate.request.backend import BACKENDS
+from threegate.request.model import NetworkTarget, OutputFile
+from threegate.request.render_draft import blank_draft
 from threegate.runners.egress.egress import read_access_log
-from threegate.runners.interface import Artifact, Destination, Outcome, Stream
+from threegate.runners.interface import Artifact, Destination, Outcome, Stream, command_ended, without_exited
 from threegate.trail.history import result_name
 
 SHA = "a" * 64
@@ -107,7 +110,9 @@ TCP_DENIED 403 0 10 GET http://169.254.169.254/latest/meta-data
     count = 1 if status == "succeeded" else 2  # the failure is noted, too
     assert f"\nUnexpected behavior: {count} noted.\n" in safety
     assert "- Noted: it tried 2 destinations that the request does not allow; they were refused\n" in safety
-    assert "Network confirmation: 1 destinations were reached, 2 were refused;" in safety
+    assert (
+        "Network confirmation: reached: api.example.com:443; refused: 169.254.169.254:80, evil.example:443." in safety
+    )
     told = front_matter(data)["network_destinations"]
     assert sorted((item["host"], item["port"]) for item in told if not item["allowed"]) == [
         ("169.254.169.254", 80), ("evil.example", 443),
@@ -181,18 +186,68 @@ def test_secrets_are_replaced_by_their_kind_wherever_they_stand() -> None:
 
 def test_what_was_left_out_is_said() -> None:
     data = render_result(ran(b"line\n" * 500))
-    assert b"Shown: 200 lines of 2500 bytes" in data
+    assert b"Shown: 1000 of 2500 bytes, 200 lines; the operator has 2500 bytes in the run's folder." in data
     assert b"characters more]" in render_result(ran(b"z" * 5000))
 
 
 def test_the_network_is_confirmed() -> None:
     reached = (Destination("a.example", 443, 10, True), Destination("b.example", 443, 0, False))
     data = render_result(ran(destinations=reached))
-    assert b"1 destinations were reached, 1 were refused" in data
+    assert b"Network confirmation: reached: a.example:443; refused: b.example:443." in data
     assert front_matter(data)["network_destinations"][1] == {
         "host": "b.example", "port": 443, "bytes": 0, "allowed": False,
     }  # fmt: skip
     assert validate_result(data) == []
+
+
+def test_what_the_request_declares_and_the_run_did_not_do_is_said(tmp_path: Path) -> None:
+    action = BACKENDS["ERA"].drafted("true", "", None)
+    request = replace(
+        blank_draft("TR-20260102-030405Z-x.md", WHEN, "ERA", action),
+        outputs=tuple(OutputFile(f"/out/{name}") for name in ("a.txt", "plots/", "no|`x`.csv", "b/c.txt")),
+        network_allowlist=(NetworkTarget("a.example", 443), NetworkTarget("b.example", 443)),
+    )
+    made = outcome(
+        "exited",
+        exit_code=1,
+        artifacts=(Artifact("a.txt", 1, SHA), Artifact("plots/p.svg", 1, SHA)),
+        destinations=(Destination("a.example", 443, 9, True),),
+    )
+    found = facts(status="exited").with_outcome(made, request)
+    data = render_result(found)
+    assert validate_result(data) == []
+    front = front_matter(data)
+    assert front["outputs_missing"] == ["no|`x`.csv", "b/c.txt"] and front["network_not_reached"] == ["b.example:443"]
+    jsonschema.validate(front, schema())
+    text = data.decode()
+    assert "- Declared, and not there at the end: /out/no|'x'.csv\n" in text
+    assert "- Noted: 2 declared outputs were not there at the end; they are in Outputs\n" in text
+    assert "confirmation: reached: a.example:443; allowed and not reached: b.example:443.\n" in text
+    for item in found.artifacts:
+        (tmp_path / "out" / item.path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "out" / item.path).write_bytes(b"x")
+    sha = write_record(tmp_path, found)
+    assert read_record(tmp_path, created_utc=found.created_utc, trail_seq=7, sha256=sha) == found
+    for status in ("unavailable", "interrupted", "cancelled"):
+        nothing = facts(status=status).with_outcome(outcome(status), request)
+        assert not nothing.outputs_missing and not nothing.network_not_reached
+    many = replace(found, network_not_reached=tuple(f"h{number}.example:443" for number in range(20)), destinations=())
+    assert b"confirmation: no network was reached; allowed and not reached: h0.example:443, " in render_result(many)
+    assert b"h7.example:443 and 12 more.\n" in render_result(many)
+
+
+def test_a_tunnel_that_the_proxy_could_not_open_reached_nobody() -> None:
+    log = "TCP_TUNNEL 503 4000 90 CONNECT a.example:443\nTCP_TUNNEL 200 300 500 CONNECT b.example:443\n"
+    assert [item.host for item in read_access_log(log).destinations] == ["b.example"]
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [(0, "succeeded"), (1, "exited"), (124, "exited"), (125, "failed"), (127, "failed"), (137, "failed")],
+)
+def test_an_exit_code_that_may_be_an_answer_is_no_success(code: int, status: str) -> None:
+    assert command_ended(code) == (status, f"The command finished with exit code {code}.")
+    assert (without_exited(status) == "succeeded") is (code == 0)
 
 
 GOOD = render_result(ran(b"out\n", artifacts=(Artifact("a.txt", 1, SHA),)))

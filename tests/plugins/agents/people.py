@@ -7,12 +7,10 @@ out.
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import pwd
 import subprocess
-import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,35 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.ordinary_user import ACCOUNT, as_account, python
 from tests.plugins.agents.command_server import command
 from tests.support import wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-ACCOUNT = "nobody"
-
-
-@functools.cache
-def python() -> tuple[str, str]:
-    """An interpreter that every account may run, and the PYTHONPATH that it needs to be ours."""
-    for candidate in (os.path.realpath(sys.executable), "/usr/bin/python3"):
-        try:
-            done = subprocess.run(
-                [candidate, "-c", f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]!r})"],
-                capture_output=True, **as_account(ACCOUNT if os.geteuid() == 0 else ""), env={}, cwd="/", check=False,
-            )  # fmt: skip
-        except PermissionError:
-            continue
-        if done.returncode == 0:
-            return candidate, os.pathsep.join([str(REPOSITORY), sysconfig.get_path("purelib")])
-    raise AssertionError("no Python of this version that every account may run")
-
-
-def as_account(account: str) -> dict[str, Any]:
-    """What makes a child process another account's."""
-    if not account:
-        return {}
-    found = pwd.getpwnam(account)
-    return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
 
 
 @dataclass

@@ -59,7 +59,7 @@ def ask(
         loop = asyncio.get_running_loop()
 
         async def lookup(host: str, *_more: Any, **_named: Any) -> list[Any]:
-            assert host == "listed.example", "a name that is not listed is never looked up"
+            assert host == "listed.example.", "a name that is not listed is never looked up"
             return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443))]
 
         monkeypatch.setattr(loop, "getaddrinfo", lookup)
@@ -67,7 +67,7 @@ def ask(
         reader, writer = await asyncio.open_connection(sock=theirs)
         agent_reader, agent_writer = await asyncio.open_connection(sock=ours)
         agent_writer.write(head)
-        await asyncio.wait_for(HostProxy(["listed.example"], log.fileno()).connection(reader, writer), 20)
+        await asyncio.wait_for(HostProxy(["listed.example:443"], log.fileno()).connection(reader, writer), 20)
         return await agent_reader.read(100)
 
     with tempfile.TemporaryFile(buffering=0) as log:
@@ -99,6 +99,6 @@ def test_a_listed_name_that_is_not_public_is_refused(monkeypatch: pytest.MonkeyP
         b"nonsense\r\n\r\n",
     ],
 )
-def test_nothing_but_connect_to_a_listed_name(monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
+def test_nothing_but_a_listed_pair(monkeypatch: pytest.MonkeyPatch, head: bytes) -> None:
     said, (reached, _) = ask(head, monkeypatch, "93.184.216.34")
     assert said.startswith(b"HTTP/1.1 403") and reached == () and host_proxy is not None

@@ -13,7 +13,7 @@ from tests.plugins.agents.real_agents import Agent, BareAgent
 from tests.plugins.agents.scripted_model import Call, Model, Say, Turn
 from tests.support import Place, monty_draft, request_id
 
-TOOLS = {"aana_pre_tool_check", "submit_request", "request_status", "read_result"}
+TOOLS = {"submit_request", "request_status", "read_result"}
 pytestmark = pytest.mark.soak
 """Of CI is the same in the jail: test_real_agents_session.py."""
 PROMPT = "Read notes.txt, add one to the number in it, and say what comes out."

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.root, pytest.mark.timeout(5400)]
 
 MONTY = "[runners]\nmemory_budget_mb = 2048\ncpu_budget = 6.0\n[runners.monty]\nworkers = 4\n"
 REQUESTS = int(os.environ.get("THREEGATE_SOAK_REQUESTS", "300"))
-ENDS = {"succeeded", "failed", "timed_out", "interrupted", "cancelled", "unavailable"}
+ENDS = {"succeeded", "exited", "failed", "timed_out", "interrupted", "cancelled", "unavailable"}
 
 
 @pytest.mark.soak
@@ -48,7 +48,7 @@ def test_three_hundred_requests_through_every_fault(tmp_path: Path) -> None:
         counted = {name: ends[name] for name in names}
         assert set(counted.values()) <= ENDS, counted
         assert [name for name, runs in count.runs.items() if runs > 1] == []
-        finished = [name for name in names if counted[name] in ("succeeded", "failed", "timed_out")]
+        finished = [name for name in names if counted[name] in ("succeeded", "exited", "failed", "timed_out")]
         assert all(count.runs[name] == 1 for name in finished)
         never = [name for name in names if counted[name] == "unavailable"]
         assert all(count.runs[name] == 0 for name in never)

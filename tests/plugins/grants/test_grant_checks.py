@@ -144,6 +144,11 @@ def test_every_field_of_the_job_counts(key: Path) -> None:
     assert covers(closed, job) and not covers(closed, replace(job, inputs=(other,)))
 
 
+def test_what_was_promoted_for_another_root_is_refused(key: Path) -> None:
+    """Even where the grant leaves the root open: what the trail recorded is what runs, and the next draft is new."""
+    assert code_of(facts(key, elsewhere=("job_changed", "the ERA image changed"))) == "job_changed"
+
+
 @pytest.mark.parametrize(
     ("changes", "names"),
     [

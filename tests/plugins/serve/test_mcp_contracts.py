@@ -43,7 +43,7 @@ def test_a_client_asks_the_contracts_and_says_how_its_calls_ended(tmp_path: Path
         stale = await client.call_tool("contracts_decide", {"tool": "send", "arguments": {}})
         assert stale.is_error and "changed" in stale.content[0].text
 
-    with_server(work, tmp_path, workspace=place.root)
+    with_server(work, tmp_path, "--gates", workspace=place.root)
     lines = [json.loads(line) for line in (tmp_path / "decisions.jsonl").read_text().splitlines()]
     assert [(line["surface"], line["verdict"]) for line in lines] == [
         ("mcp", verdict) for verdict in ("block", "allow", "committed", "allow", "block")

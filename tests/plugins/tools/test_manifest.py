@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,21 @@ def test_a_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
 @given(MANIFESTS, MANIFESTS)
 def test_what_has_no_difference_has_one_digest(one: Manifest, other: Manifest) -> None:
     changed = differences(one, initialize=other.initialize, tools=other.tools, program=other.program)
-    same = (one.initialize, one.tools, one.program) == (other.initialize, other.tools, other.program)
+    tools, others = ({tool.name: tool for tool in manifest.tools} for manifest in (one, other))
+    same = (one.initialize, tools, one.program) == (other.initialize, others, other.program)
     assert (not changed) == same
+
+
+def test_another_order_of_the_tools_is_no_difference() -> None:
+    """Servers in Go list them from a map, in another order at each start."""
+    (read,) = EXAMPLE.tools
+    write = replace(read, name="write")
+    both = replace(EXAMPLE, tools=(read, write))
+    assert differences(both, tools=(write, read)) == []
+    assert [item.what for item in differences(both, tools=(write,))] == ["tool read"]
+    assert [item.what for item in differences(both, tools=(write, replace(read, description="x")))] == [
+        "tool read: description"
+    ]
 
 
 @pytest.mark.parametrize(

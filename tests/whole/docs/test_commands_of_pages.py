@@ -32,6 +32,7 @@ MADE = {"cli.md", "rules.md", "codes.md", "settings.md"}
 _PROGRAMS = r"(?:sudo |\.venv/bin/)?(?:threegate|ssh-keygen|make|pipx?|curl|systemctl|apt-get|git|scripts/\w+)"
 
 NOT_RUN = {
+    "threegate settings images --rootfs ~/threegate-root": "downloads: tests/setup/test_root_folder.py does it",
     "threegate serve passkeys --make-ca": (
         "needs a host name: tests/plugins/page/test_passkey_in_a_browser.py types these three"
     ),

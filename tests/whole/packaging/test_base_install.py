@@ -76,13 +76,32 @@ def place(only_base: dict[str, str], tmp_path: Path) -> Place:
     words = ("init", str(tmp_path / "ws"), "--operator", "operator", "--key", f"{key}.pub")
     done = threegate(*words, cwd=tmp_path, env=only_base)
     assert done.code == 0, done.err
-    assert "container ERA needs the extra era: pip install 'threegate[era]' (Monty needs none)\n" in done.out
+    assert "\ncommands  " in done.out
     return Place(tmp_path / "ws", key)
+
+
+@pytest.mark.slow
+@pytest.mark.jail
+def test_a_command_runs_without_any_extra(place: Place, only_base: dict[str, str]) -> None:
+    """In bubblewrap, on this machine's packages."""
+    name = request_id("jailed")
+    draft = place.drop(era_draft(name, "python3 -V"))
+    words = ("approve", str(draft), "--as", "operator", "--key", str(place.key), "--yes")
+    card = place.run(*words, expect=0, env=only_base)
+    assert "bubblewrap on this machine's packages (root:sha256:" in card.out + card.err
+    place.run("run", "--once", expect=0, env=only_base)
+    result = place.result(name)
+    assert "status: succeeded" in result and 'runtime: "bubblewrap"' in result and "- Root: root:sha256:" in result
+    doctor = place.run("doctor", "--no-probes", expect=0, env=only_base).out
+    assert "ok       bubblewrap: runs commands on this machine's packages" in doctor
+    assert "works for you now: ERA, monty" in doctor
+    place.run("audit", "verify", expect=0, env=only_base)
 
 
 @pytest.mark.slow
 def test_a_request_goes_its_whole_way_and_era_waits(place: Place, only_base: dict[str, str]) -> None:
     mine, waits = request_id("base"), request_id("era")
+    set_values(place.root / "threegate.toml", {"runners.era.runtime": "engine"})
     for draft in (place.drop(monty_draft(mine, "print(6 * 7)")), place.drop(era_draft(waits, "python3 -V"))):
         words = ("approve", str(draft), "--as", "operator", "--key", str(place.key), "--yes")
         place.run("validate", str(draft), expect=0, env=only_base)
@@ -97,8 +116,8 @@ def test_a_request_goes_its_whole_way_and_era_waits(place: Place, only_base: dic
     told(
         doctor,
         (
-            "warning  engine: the extra era is not installed: ERA requests wait  → pip install 'threegate[era]', then "
-            "restart the daemon"
+            "warning  engine: the extra era is not installed: nothing runs in a container  → pip install "
+            "'threegate[era]', then restart the daemon"
         ),
     )
     assert "works for you now: monty" in doctor and "not ERA (the extra era is not installed" in doctor
@@ -127,7 +146,7 @@ REFUSED = {
 
 @pytest.mark.slow
 def test_what_needs_an_extra_names_it_in_one_line(place: Place, only_base: dict[str, str]) -> None:
-    set_values(place.root / "threegate.toml", {"notify.urls": ["json://localhost"]})
+    set_values(place.root / "threegate.toml", {"notify.urls": ["json://localhost"], "runners.era.runtime": "engine"})
     code = "import json, sys\nfrom threegate.cli import execute\n"
     code += "for line in json.load(sys.stdin):\n"
     code += "    print(f'== {line}', file=sys.stderr)\n"

@@ -22,7 +22,7 @@ from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note,
 from threegate.core.settings import Settings
 from threegate.request.action import Action
 from threegate.request.exposure import Exposure, secret_name
-from threegate.request.job import Job, JobLimits, risk_reasons
+from threegate.request.job import WATCHED, Job, JobLimits, risk_reasons
 from threegate.request.model import Delivery, Request, exposure_of
 from threegate.trail.index import KnownRun
 from threegate.trail.payloads.payload import Owner
@@ -201,6 +201,15 @@ def _ours(label: str, text: str | None) -> list[Item]:
     return [Fact(label, text)] if text else []
 
 
+def _runtime(job: Job) -> list[Item]:
+    if job.platform.engine:
+        return _ours("OCI runtime", job.runtime)
+    return [
+        Fact("sandbox", f"{job.runtime}, without a container engine"),
+        Fact("memory", f"{WATCHED}, where the daemon has no cgroup of its own"),
+    ]
+
+
 def action_texts(action: Action, most: int | None = None) -> Iterator[Item]:
     """The code or command, whole; `most` as in `Quote` is for what is not code."""
     for item in action.texts():
@@ -267,9 +276,9 @@ JOB_FIELDS: Final[Mapping[str, Callable[[Job], Iterable[Item]]]] = {
     "environment": lambda job: [
         Fact("environment", f"{name}={text}") for name, text in sorted(job.environment.items())
     ],
-    "image": lambda job: _ours("image", job.image),
+    "image": lambda job: _ours("image" if job.platform.engine else "root", job.image),
     "egress_image": lambda job: _ours("egress image", job.egress_image),
-    "runtime": lambda job: _ours("OCI runtime", job.runtime),
+    "runtime": _runtime,
     "seccomp_sha256": lambda job: _ours("seccomp", job.seccomp_sha256),
     "requested_by": lambda job: _foreign("requester", job.requested_by),
     "effective_risk": lambda job: _ours("risk", job.effective_risk),
@@ -279,7 +288,7 @@ JOB_FIELDS: Final[Mapping[str, Callable[[Job], Iterable[Item]]]] = {
 
 _WALLS: Final = frozenset(
     (
-        *("environment", "image", "egress_image", "runtime", "seccomp_sha256"),
+        *("environment", "image", "egress_image", "seccomp_sha256"),
         *("requested_by", "effective_risk", "proposal_sha256"),
     )
 )

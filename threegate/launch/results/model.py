@@ -62,6 +62,8 @@ class ToolResult(Record):
     request_sha256: Sha256 | None = None
     approved_by: str | None = None
     countersigned_by: list[str] = Field(default=[], description="further operators whose signatures counted")
+    outputs_missing: list[str] = Field(default=[], description="declared outputs that were not there at the end")
+    network_not_reached: list[str] = Field(default=[], description="host:port that was allowed and not reached")
     approval_sha256: Sha256 | None = None
     policy_sha256: Sha256 | None = None
     inputs: list[ResultInput] = []

@@ -20,6 +20,7 @@ from threegate.core.secretscan.scan import find_secrets, mask_json, mask_secrets
 from threegate.core.workspace import AgentRun, RequesterFolders, Workspace
 from threegate.launch.results.result_facts import ResultFacts
 from threegate.launch.results.space import deliver_reserved, give_back
+from threegate.request.job import BUBBLEWRAP
 from threegate.trail.moves import numbered
 
 OPERATORS_COPY: Final = 0o400
@@ -34,6 +35,7 @@ _BARE = frozenset(("result_type", "executor", "status", "runtime_sec"))
 _YAML_WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "y", "n", "null"))
 _SUMMARIES: Final[Mapping[str, str]] = {
     "succeeded": "The request ran to its end.",
+    "exited": "The command ran to its end; what its exit code means is the program's to say.",
     "failed": "The request ran and ended with an error.",
     "timed_out": "The request was stopped at its time limit.",
     "out_of_memory": "The request was stopped at its memory limit.",
@@ -53,11 +55,16 @@ _SUMMARIES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ShownText:
-    """What is shown of a stream: safe lines, how many lines it had, and how many secrets were masked."""
+    """What is shown of a stream: safe lines, how many lines it had, how many secrets were masked, and the bytes that
+    the lines stand for.
+    """
 
     lines: tuple[str, ...]
     total_lines: int
     masked: int
+    size: int
+    whole: bool
+    """Whether no line was left out or cut."""
 
 
 Shown = tuple[ShownText, ShownText]
@@ -77,12 +84,11 @@ def render_result(facts: ResultFacts, shown: Shown | None = None) -> bytes:
     if facts.status not in _SUMMARIES:
         raise ValueError(f"no status {facts.status!r}")
     stdout, stderr = shown or show_streams(facts)
-    outputs = [f"- /out/{one_line(item.path)} ({item.size} bytes, sha256 {item.sha256})" for item in facts.artifacts]
     lines = ["---", *_front_matter(facts), "---", ""]
     sections = (
         ("Summary", _summary(facts)),
         ("Provenance", _provenance(facts)),
-        ("Outputs", outputs or ["none"]),
+        ("Outputs", _outputs(facts)),
         ("Stdout", _stream(facts.stdout, stdout)),
         ("Stderr", _stream(facts.stderr, stderr)),
         ("Safety Notes", _safety(facts, stdout.masked + stderr.masked)),
@@ -188,6 +194,8 @@ def _front_matter(facts: ResultFacts) -> list[str]:
         "request_sha256": facts.request_sha256,
         "approved_by": facts.approved_by,
         **({"countersigned_by": list(facts.countersigned_by)} if facts.countersigned_by else {}),
+        **({"outputs_missing": list(facts.outputs_missing)} if facts.outputs_missing else {}),
+        **({"network_not_reached": list(facts.network_not_reached)} if facts.network_not_reached else {}),
         "approval_sha256": facts.approval_sha256,
         "policy_sha256": facts.policy_sha256,
         "inputs": [{"name": name, "sha256": digest} for name, digest in facts.inputs],
@@ -239,7 +247,7 @@ def _provenance(facts: ResultFacts) -> list[str]:
         ("Approval sha256", facts.approval_sha256),
         ("Policy sha256", facts.policy_sha256),
         ("Backend", facts.backend),
-        ("Image", facts.image),
+        ("Root" if facts.runtime == BUBBLEWRAP else "Image", facts.image),
         ("Runtime", facts.runtime),
     )
     lines: list[str] = [f"- {name}: {one_line(str(value))}" for name, value in rows if value]
@@ -248,17 +256,23 @@ def _provenance(facts: ResultFacts) -> list[str]:
     return lines
 
 
+def _outputs(facts: ResultFacts) -> list[str]:
+    lines = [f"- /out/{one_line(item.path)} ({item.size} bytes, sha256 {item.sha256})" for item in facts.artifacts]
+    lines += [f"- Declared, and not there at the end: /out/{one_line(path)}" for path in facts.outputs_missing]
+    return lines or ["none"]
+
+
 def _stream(stream: Any, shown: ShownText) -> list[str]:
     if stream is None:
         return ["not run"]
     if stream.size == 0:
         return ["empty"]
     lines = fence(shown.lines)
-    if shown.total_lines > len(shown.lines) or stream.size > len(stream.kept):
+    if not shown.whole or stream.size > len(stream.kept):
         lines += [
             "",
-            f"Shown: {len(shown.lines)} lines of {stream.size} bytes; the run's folder keeps up to "
-            f"{limits.STREAM_KEPT_BYTES} bytes.",
+            f"Shown: {min(shown.size, stream.size)} of {stream.size} bytes, {len(shown.lines)} lines; the operator has "
+            f"{len(stream.kept)} bytes in the run's folder.",
         ]
     return lines
 
@@ -267,18 +281,13 @@ def _safety(facts: ResultFacts, masked: int) -> list[str]:
     odd = [one_line(item) for item in (*facts.dropped, *facts.notes)]
     if facts.status not in ("succeeded", "refused", "cancelled", "unavailable"):
         odd.insert(0, f"ended as {facts.status}")
+    if facts.outputs_missing:
+        odd.append(f"{len(facts.outputs_missing)} declared outputs were not there at the end; they are in Outputs")
     if masked:
         odd.append(f"{masked} secrets in the output were replaced by their kind")
     refused = sum(not item.allowed for item in facts.destinations)
     if refused:
         odd.append(f"it tried {refused} destinations that the request does not allow; they were refused")
-    if not facts.destinations:
-        network = "no network was reached."
-    else:
-        network = (
-            f"{len(facts.destinations) - refused} destinations were reached, {refused} were refused; "
-            "they are in network_destinations."
-        )
     return [
         f"Untrusted Output Statement: {UNTRUSTED}",
         "",
@@ -286,8 +295,25 @@ def _safety(facts: ResultFacts, masked: int) -> list[str]:
         *([""] if odd else []),
         *[f"- Noted: {item}" for item in odd],
         "",
-        f"Network confirmation: {network}",
+        f"Network confirmation: {_network(facts)}",
     ]
+
+
+def _network(facts: ResultFacts) -> str:
+    """What was reached, refused, and allowed but not reached, with the first names of each."""
+    told = []
+    for what, names in (
+        ("reached", [f"{item.host}:{item.port}" for item in facts.destinations if item.allowed]),
+        ("refused", [f"{item.host}:{item.port}" for item in facts.destinations if not item.allowed]),
+        ("allowed and not reached", facts.network_not_reached),
+    ):
+        if names:
+            more = len(names) - limits.RESULT_HOSTS
+            shown = ", ".join(one_line(name) for name in names[: limits.RESULT_HOSTS])
+            told.append(f"{what}: {shown}{f' and {more} more' if more > 0 else ''}")
+    if not any(item.allowed for item in facts.destinations):
+        told.insert(0, "no network was reached")
+    return f"{'; '.join(told)}."
 
 
 _TICKS = re.compile(r"`+")
@@ -317,8 +343,9 @@ def show_stream(data: bytes) -> ShownText:
     lines = text.split("\n")
     if lines and lines[-1] == "":
         lines.pop()
-    shown = []
+    shown, size, whole = [], 0, len(lines) <= limits.RESULT_STDOUT_LINES
     for line in lines[: limits.RESULT_STDOUT_LINES]:
+        size += len(line[: limits.RESULT_LINE_CHARS].encode()) + 1
         line = visible(line.removesuffix("\r"))
         # Again: an escape that `visible` wrote can complete a pattern.
         again = len(find_secrets(line))
@@ -326,9 +353,10 @@ def show_stream(data: bytes) -> ShownText:
             masked += again
             line = mask_secrets(line)
         if len(line) > limits.RESULT_LINE_CHARS:
+            whole = False
             line = f"{line[: limits.RESULT_LINE_CHARS]} [... {len(line) - limits.RESULT_LINE_CHARS} characters more]"
         shown.append(line)
-    return ShownText(tuple(shown), len(lines), masked)
+    return ShownText(tuple(shown), len(lines), masked, size, whole)
 
 
 def fence(lines: tuple[str, ...]) -> list[str]:

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.runners.interface import Artifact, Destination, Outcome, Status, Stream
 from threegate.trail.history import result_name
+
+if TYPE_CHECKING:
+    from threegate.request.model import Request
 
 RECORD_SCHEMA: Final = "threegate.record/1"
 ResultStatus = Literal[Status, "refused"]
@@ -28,7 +31,9 @@ _PLAIN: Final = (
     *("image", "runtime", "effective_limits", "dropped", "notes"),
 )
 """The facts that are in the record as they are."""
-_IF_ANY: Final = ("retry_after_sec", "kept", "countersigned_by")
+_NOTHING_TO_EXPECT: Final = ("unavailable", "interrupted", "cancelled")
+"""Ends after which nobody expects what the request declares."""
+_IF_ANY: Final = ("retry_after_sec", "kept", "countersigned_by", "outputs_missing", "network_not_reached")
 """Those that the record names only where there are any."""
 
 
@@ -73,16 +78,23 @@ class ResultFacts:
     """Files in the run's folder that an act on the request needs (`Outcome.kept`); the record names them where there
     are any.
     """
+    outputs_missing: tuple[str, ...] = ()
+    """Declared outputs, below /out/, that were not there when the run had ended."""
+    network_not_reached: tuple[str, ...] = ()
+    """host:port that the request allows and that the run did not reach."""
 
     @property
     def file_name(self) -> str:
         """The result's file name, before a number is added; without its ending it is the result's id."""
         return result_name(self.created_utc, self.request_id)
 
-    def with_outcome(self, outcome: Outcome) -> ResultFacts:
-        """These facts with everything that the run's outcome says."""
+    def with_outcome(self, outcome: Outcome, request: Request | None = None) -> ResultFacts:
+        """These facts with everything that the run's outcome says, and what it lacks of what the request declares."""
+        ran = request is not None and outcome.status not in _NOTHING_TO_EXPECT
         return replace(
             self,
+            outputs_missing=_missing(request, outcome) if request is not None and ran else (),
+            network_not_reached=_not_reached(request, outcome) if request is not None and ran else (),
             status=outcome.status,
             detail=outcome.detail,
             exit_code=outcome.exit_code,
@@ -100,6 +112,21 @@ class ResultFacts:
             retry_after_sec=outcome.retry_after_sec,
             kept=outcome.kept,
         )
+
+
+def _missing(request: Request, outcome: Outcome) -> tuple[str, ...]:
+    """A declared folder is there if a file in it is."""
+    there = {item.path.removeprefix("/out/") for item in outcome.artifacts}
+    folders = {str(parent) for path in there for parent in PurePosixPath(path).parents}
+    declared = (item.path.removeprefix("/out/").rstrip("/") for item in request.outputs)
+    return tuple(path for path in declared if path not in there and path not in folders)
+
+
+def _not_reached(request: Request, outcome: Outcome) -> tuple[str, ...]:
+    reached = {(item.host, item.port) for item in outcome.destinations if item.allowed}
+    return tuple(
+        f"{item.host}:{item.port}" for item in request.network_allowlist if (item.host, item.port) not in reached
+    )
 
 
 def render_record(facts: ResultFacts) -> bytes:
@@ -196,11 +223,9 @@ def _facts(
 ) -> ResultFacts:
     """The facts in a record's JSON. The caller renders them again and compares, which finds every other difference."""
     plain: dict[str, Any] = {name: tuple(found) if isinstance(found := value[name], list) else found for name in _PLAIN}
-    seconds, countersigned = value.get("retry_after_sec"), value.get("countersigned_by", ())
+    seconds, countersigned = value.get("retry_after_sec"), _texts(value, "countersigned_by")
     if seconds is not None and (type(seconds) is not int or seconds < 0):
         raise TypeError("retry_after_sec is not a number of seconds")
-    if not all(isinstance(name, str) for name in countersigned):
-        raise TypeError("a name is not a string")
     return ResultFacts(
         **plain,
         created_utc=created_utc,
@@ -212,8 +237,17 @@ def _facts(
         inputs=tuple((item["name"], item["sha256"]) for item in value["inputs"]),
         retry_after_sec=seconds,
         kept=tuple(Artifact(**item) for item in value.get("kept", ())),
-        countersigned_by=tuple(countersigned),
+        countersigned_by=countersigned,
+        outputs_missing=_texts(value, "outputs_missing"),
+        network_not_reached=_texts(value, "network_not_reached"),
     )
+
+
+def _texts(value: Any, key: str) -> tuple[str, ...]:
+    found = value.get(key, ())
+    if not all(isinstance(text, str) for text in found):
+        raise TypeError("a name is not a string")
+    return tuple(found)
 
 
 def _read_stream(value: Any, path: Path) -> Stream | None:

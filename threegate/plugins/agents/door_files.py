@@ -26,11 +26,14 @@ def read_files(workspace: Workspace, run: AgentRun | None, paths: tuple[str, ...
     left = limits.DOOR_FILES_BYTES
     try:
         with _tree(workspace, run) as tree:
-            for path in paths:
+            for number, path in enumerate(paths):
                 name = path.rpartition("/")[2]
                 if name in names:
                     raise InvalidInput(f"files: two files have the name {name!r}; rename one")
-                data = _read(tree, path, left)
+                try:
+                    data = _read(tree, path, left)
+                except InvalidInput as error:  # which one, without its name
+                    raise InvalidInput(str(error).replace("files:", f"files[{number}]:", 1)) from None
                 left -= len(data)
                 names.add(name)
                 found.append((name, data))

@@ -543,7 +543,9 @@ class _Launch:
             self._keep(held, start_door(self._context.workspace, run, listener, plan.profile.wait_sec))
         if self._wanted.hosts:
             with listen(run.hosts, plan.account) as listener:
-                side, self._hosts = start_host_proxy(listener, self._wanted.hosts, self._cgroup.entered)
+                side, self._hosts = start_host_proxy(
+                    listener, [f"{host}:443" for host in self._wanted.hosts], self._cgroup.entered
+                )
             held.callback(os.close, self._hosts)
             self._keep(held, side)
         if not plan.profile.url:

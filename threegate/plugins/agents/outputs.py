@@ -5,9 +5,8 @@ Invariant: files are opened below the requester's own results folder, by the dig
 
 from __future__ import annotations
 
-import base64
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput
@@ -27,10 +26,18 @@ def outputs_of(workspace: Workspace, folders: RequesterFolders, request_id: str)
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
-def read_output(
+class Part(NamedTuple):
+    """Bytes of a file of `size` bytes, from `offset` on."""
+
+    data: bytes
+    offset: int
+    size: int
+
+
+def read_bytes(
     workspace: Workspace, folders: RequesterFolders, request_id: str, path: str, offset: int, length: int
-) -> dict[str, Any]:
-    """Part of an output: text if it is UTF-8, else base64. Raises InvalidInput with what to do instead."""
+) -> Part:
+    """Part of an output. Raises InvalidInput with what to do instead, OSError."""
     path = path.removeprefix("/out/")
     rows = outputs_of(workspace, folders, request_id)
     row = next((row for row in rows if row["path"] == path), None)
@@ -42,11 +49,6 @@ def read_output(
     with workspace.hold(folders.results) as results, results.folder(request_id) as folder:
         descriptor, _ = folder.open_regular(row["sha256"])
         try:
-            data = os.pread(descriptor, length, offset)
+            return Part(os.pread(descriptor, length, offset), offset, row["size"])
         finally:
             os.close(descriptor)
-    value = {"request_id": request_id, "path": path, "offset": offset, "rest": max(0, row["size"] - offset - len(data))}
-    try:
-        return {**value, "text": data.decode("utf-8")}
-    except UnicodeDecodeError:
-        return {**value, "base64": base64.b64encode(data).decode()}

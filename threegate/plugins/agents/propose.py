@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -125,8 +126,11 @@ def draft_changes(
     profile: str,
     purpose: str,
     commits: AgentCommits = NO_COMMITS,
+    announce: Callable[[str], None] = lambda name: None,
 ) -> str:
-    """Write the draft of a run's changes and its `changes.tar`; the name of the draft. Raises InvalidInput, OSError."""
+    """Write the draft of a run's changes and its `changes.tar`; the name of the draft. `announce` is called with it
+    before anything is written. Raises InvalidInput, OSError.
+    """
     now = datetime.now(UTC)
     name = project_name(workspace, settings, root)
 
@@ -151,6 +155,7 @@ def draft_changes(
             raise
         without = f"{len(commits.messages)} commits of the agent: gate 1 refuses the words of a message"
         draft = drafted((without, *commits.left_out()))
+    announce(draft.name)
     remember_proposed(run, made)  # first: the daemon may apply the draft as soon as it is there
     with workspace.hold(run.files) as files:
         for data in filter(None, (made.data, commits.archive)):

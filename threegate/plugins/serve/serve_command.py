@@ -81,6 +81,13 @@ def http(
 def mcp(
     evidence: _EvidenceOption = "quickstart",
     log: _LogOption = "",
+    gates: Annotated[
+        bool,
+        typer.Option(
+            "--gates",
+            help="Also offer aana_pre_tool_check and contracts_decide. Without a workspace the first is there.",
+        ),
+    ] = False,
     run: Annotated[str, typer.Option(metavar="RUN", help="Serve this run of an agent; used by the launcher.")] = "",
     wait_sec: Annotated[
         int,
@@ -112,7 +119,8 @@ def mcp(
     requester = RequesterAccess(workspace, of) if workspace is not None else None
     # an agent behind this server runs nothing itself: its calls become requests, which these contracts judge
     # anyway
-    gates = WorkspaceGates(workspace, decisions, surface="mcp") if workspace is not None and not run else None
+    asked = gates and workspace is not None and not run
+    decide = WorkspaceGates(workspace, decisions, surface="mcp") if asked and workspace is not None else None
 
     def make() -> ToolServer:
         return ToolServer(
@@ -120,7 +128,8 @@ def mcp(
             requester=requester,
             door=door,
             guide=Guide(workspace),
-            gates=gates,
+            gates=decide,
+            check=gates or workspace is None,
             evidence_mode=evidence,
         )
 

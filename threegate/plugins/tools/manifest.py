@@ -248,7 +248,9 @@ def differences(
     tools: Sequence[PinnedTool] | None = None,
     program: Mapping[str, str] | None = None,
 ) -> list[Difference]:
-    """The differences in the given parts; empty if all are as pinned: nothing pinned is left out."""
+    """The differences in the given parts; empty if all are as pinned: nothing pinned is left out but the order of the
+    tools. Many servers list them in another one at each start, and the door lists them by name.
+    """
     found: list[Difference] = []
     if initialize is not None:
         found += _of(manifest.initialize, initialize, "")
@@ -264,8 +266,6 @@ def differences(
                     {k: v for k, v in after.items() if k == name},
                     "tool ",
                 )
-        if not found and list(before) != list(after):
-            found.append(Difference("order of the tools", _text(list(before)), _text(list(after))))
     if program is not None:
         found += _of(manifest.program, program, "program ")
     return found

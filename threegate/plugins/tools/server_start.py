@@ -194,7 +194,7 @@ def _host_socket(held: ExitStack, manifest: Manifest, account: Account) -> Path:
     folder = held.enter_context(tempfile.TemporaryDirectory(prefix="threegate-tools-"))
     path = Path(folder, "hosts.sock")
     with listen(path, account) as listener:
-        proxy, log = start_host_proxy(listener, manifest.allow)
+        proxy, log = start_host_proxy(listener, [f"{host}:443" for host in manifest.allow])
     held.callback(os.close, log)
     held.callback(SideProcess.end, proxy)
     return path

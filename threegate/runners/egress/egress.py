@@ -6,10 +6,8 @@ query leaves; a listed name that resolves to this host, or to an address that is
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from threegate.core import limits
@@ -64,7 +62,7 @@ buffered_logs off
 logformat threegate %Ss %>Hs %>st %<st %rm %ru
 umask 022
 access_log stdio:/egress/access.log logformat=threegate
-acl literal dstdom_regex -n ^[0-9a-fx:.%\\[\\]]+$
+acl literal dstdom_regex -n : % \\[ (^|\\.)([0-9]+|0x[0-9a-f]*)\\.?$
 """
 
 
@@ -72,7 +70,7 @@ def squid_conf(pairs: Sequence[str], own_addresses: Iterable[str], secret: Secre
     """squid.conf for ``host:port`` pairs, and for the one request that gets a secret. Raises ValueError for a
     pair that gate 1 would have refused.
     """
-    targets = [_pair(pair) for pair in pairs]
+    targets = [read_pair(pair) for pair in pairs]
     refused = [*_NOT_PUBLIC, *own_addresses]
     lines = [_HEAD + f"acl refused dst {' '.join(refused)}"]
     # `-n`: otherwise squid asks for the name of an address, which the owner of the address can choose.
@@ -90,26 +88,12 @@ def squid_conf(pairs: Sequence[str], own_addresses: Iterable[str], secret: Secre
     return "\n".join(lines) + "\n"
 
 
-def _pair(text: str) -> tuple[str, int]:
+def read_pair(text: str) -> tuple[str, int]:
+    """Host and port of ``host:port``. Raises ValueError."""
     host, _, port = text.rpartition(":")
     if not _HOST.fullmatch(host) or not re.fullmatch(r"[1-9][0-9]{0,4}", port) or int(port) > 65535:
         raise ValueError(f"not a host and a port: {text[:80]!r}")
     return host, int(port)
-
-
-def own_addresses() -> list[str]:
-    """Every address of this host, on all interfaces and of all families (from /proc/net)."""
-    found: set[str] = set()
-    address = ""
-    for line in Path("/proc/net/fib_trie").read_text(encoding="ascii").splitlines():
-        if match := re.match(r"\s+\|-- (\S+)", line):
-            address = match[1]
-        elif "/32 host LOCAL" in line:
-            found.add(address)
-    if (ipv6 := Path("/proc/net/if_inet6")).exists():
-        for line in ipv6.read_text(encoding="ascii").splitlines():
-            found.add(str(ipaddress.IPv6Address(int(line.split()[0], 16))))
-    return sorted(found)
 
 
 class AccessLog(NamedTuple):
@@ -132,7 +116,8 @@ def read_access_log(text: str) -> AccessLog:
             continue
         result, status, sent, received, method, url = fields
         target = _target(method, url)
-        if target is None:
+        # A tunnel that squid could not open reached nobody: the 5xx is its own.
+        if target is None or (method == "CONNECT" and status[:1] == "5"):
             continue
         allowed = "DENIED" not in result
         key = (*target, allowed)

@@ -22,8 +22,9 @@ from docker.types import Mount
 
 from threegate.core import limits
 from threegate.core.errors import Unavailable
+from threegate.core.public_address import own_addresses
 from threegate.request.job import Job
-from threegate.runners.egress.egress import own_addresses, read_access_log, squid_conf
+from threegate.runners.egress.egress import read_access_log, squid_conf
 from threegate.runners.egress.routes import block_routes
 from threegate.runners.egress.secret_header import SecretHeader, forwarder, forwarder_source, listening
 from threegate.runners.era import container_engine, spec

@@ -75,37 +75,30 @@ class CheckedConnection(http.client.HTTPSConnection):
         self.sock = self._checked.wrap_socket(plain, server_hostname=self.host)
 
 
-class Forwarder(socketserver.ThreadingTCPServer):
-    """Listens for the proxy, on loopback in their common network namespace. (An HTTPServer would look up its
-    own name.)
-    """
+class OneRequest:
+    """The one request that gets the secret, and how it is sent."""
 
-    daemon_threads = True
-    allow_reuse_address = True
-
-    def __init__(
-        self, listen: tuple[str, int], request: tuple[str, str, int, str], context: ssl.SSLContext, value: str
-    ) -> None:
-        self.only_method, self.only_host, self.only_port, self.only_path = request
-        self.context = context
-        self.value = value
-        super().__init__(listen, Forward)
+    def __init__(self, request: tuple[str, str, int, str], context: ssl.SSLContext, value: str) -> None:
+        self.method, self.host, self.port, self.path = request
+        self._context = context
+        self._value = value
 
     def forward(self, body: bytes, headers: dict[str, str]) -> tuple[int, dict[str, str], bytes] | None:
-        """The host's answer: status, headers and body; None for one that must not be forwarded. Raises
-        OSError and HTTPException.
+        """The host's answer: status, headers and body; None for one that must not be forwarded. Of `headers` only
+        those of a list are sent. Raises OSError and HTTPException.
         """
-        connection = CheckedConnection(self.only_host, self.only_port, self.context)
+        given = {name: headers[name.lower()] for name in _REQUEST_HEADERS if name.lower() in headers}
+        connection = CheckedConnection(self.host, self.port, self._context)
         try:
             connection.request(
-                self.only_method,
-                self.only_path,
+                self.method,
+                self.path,
                 body,
                 {
-                    **headers,
+                    **given,
                     # `shows` cannot look into what is compressed.
                     "Accept-Encoding": "identity",
-                    "Authorization": f"Bearer {self.value}",
+                    "Authorization": f"Bearer {self._value}",
                     "Connection": "close",
                 },
             )
@@ -117,10 +110,25 @@ class Forwarder(socketserver.ThreadingTCPServer):
         if (
             len(data) > ANSWER_BYTES
             or answer.getheader("Content-Encoding", "identity") != "identity"
-            or any(shows(text, self.value.encode("ascii")) for text in (data, *(t.encode() for t in passed.values())))
+            or any(shows(text, self._value.encode("ascii")) for text in (data, *(t.encode() for t in passed.values())))
         ):
             return None
         return answer.status, passed, data
+
+
+class Forwarder(socketserver.ThreadingTCPServer):
+    """Listens for the proxy, on loopback in their common network namespace. (An HTTPServer would look up its
+    own name.)
+    """
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(
+        self, listen: tuple[str, int], request: tuple[str, str, int, str], context: ssl.SSLContext, value: str
+    ) -> None:
+        self.only = OneRequest(request, context, value)
+        super().__init__(listen, Forward)
 
 
 class Forward(BaseHTTPRequestHandler):
@@ -134,9 +142,9 @@ class Forward(BaseHTTPRequestHandler):
         if not super().parse_request():
             return False
         # The words as received: `self.path` would collapse leading slashes.
-        path = self.requestline.split()[1].removeprefix(f"http://{self.server.only_host}")
+        path = self.requestline.split()[1].removeprefix(f"http://{self.server.only.host}")
         host = self.headers.get("Host", "").removesuffix(":80")
-        wanted = (self.server.only_method, self.server.only_host, self.server.only_path)
+        wanted = (self.server.only.method, self.server.only.host, self.server.only.path)
         if (self.command, host, path) != wanted:
             self.send_error(403, "not the one request that this forwarder is for")
             return False
@@ -154,9 +162,8 @@ class Forward(BaseHTTPRequestHandler):
             self.send_error(413, "the request is too long")
             return
         body = self.rfile.read(int(length))
-        given = {name: text for name in _REQUEST_HEADERS if (text := self.headers.get(name)) is not None}
         try:
-            answer = self.server.forward(body, given)
+            answer = self.server.only.forward(body, {name.lower(): self.headers[name] for name in self.headers})
         except (OSError, ValueError, http.client.HTTPException):
             self.send_error(502, "no verified answer from the host")
             return

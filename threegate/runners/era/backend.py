@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from threegate.core.errors import InvalidInput
+from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.extras import has_extra, install_line
 from threegate.request.action import Command
 from threegate.request.backend import Reading
-from threegate.request.job import BUBBLEWRAP, Platforms
+from threegate.request.job import BUBBLEWRAP, Job, Platforms
 from threegate.runners.backend import DoctorLine, RunningBackend, guarded
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Era(RunningBackend):
             return engine
         without = bubblewrap_line(era)
         if without.state == "ok":
-            return without
+            return DoctorLine("engine", "ok", f"not needed: bubblewrap {without.seen}")
         return DoctorLine("engine", "warning", f"{engine.seen}; nor bubblewrap: {without.seen}", without.fix)
 
     def remove_orphans(
@@ -117,18 +117,29 @@ class Era(RunningBackend):
 
         return era_platforms(settings.runners.era, here=here)
 
+    def place(self, settings: Settings, job: Job) -> str:
+        from threegate.runners.era.bubblewrap_answer import place_of, short_digest
+        from threegate.runners.era.root_identity import identify
+
+        if job.platform.engine:
+            return f"a container of the image {short_digest(job.image)}" if job.image else "no image is set"
+        try:
+            root = identify(settings.runners.era)
+        except Unavailable as error:
+            return f"nowhere now: {error}"
+        # Approved for another root, it does not run; its own check says so.
+        where = place_of(root) if root.digest == job.image else "another root than this machine has now"
+        return f"{job.runtime} on {where} ({short_digest(job.image)})"
+
     def contents(self, settings: RunnersSettings, platform: Platform) -> Contents:
         from threegate.runners.era.contents import contents
 
         return contents(settings.era, platform)
 
     def blocked(self, settings: Settings, need: RunNeed, platform: Platform) -> DoctorLine | None:
-        line = self.answers(settings)
-        if line.state != "ok":
-            return line
         from threegate.runners.era.blocked_runs import why_blocked
 
-        return why_blocked(settings.runners.era, need, platform)
+        return why_blocked(settings.runners.era, need, platform, lambda: self.answers(settings))
 
 
 _WITHOUT_ENGINE: Final = ("auto", BUBBLEWRAP)

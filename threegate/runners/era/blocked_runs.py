@@ -6,6 +6,7 @@ Invariant: the answer is the runner's own (`EraRunner.available`), as at a launc
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -23,14 +24,19 @@ _KEPT: Final = 64
 _known: dict[tuple[EraSettings, str, RunNeed, Platform], tuple[float, DoctorLine | None]] = {}
 
 
-def why_blocked(settings: EraSettings, need: RunNeed, platform: Platform) -> DoctorLine | None:
-    """What an ERA run on a platform would wait for; None for nothing."""
+def why_blocked(
+    settings: EraSettings, need: RunNeed, platform: Platform, answers: Callable[[], DoctorLine]
+) -> DoctorLine | None:
+    """What an ERA run on a platform would wait for; None for nothing. `answers`: the quick look at the engine or
+    bubblewrap, which is enough where it finds neither.
+    """
     now, key = time.monotonic(), (settings, engine_url(settings.engine), need, platform)
     found = _known.get(key)
     if found is None or now - found[0] >= KNOWN_SECONDS:
         if len(_known) >= _KEPT:
             _known.clear()
-        found = _known[key] = (now, _look(settings, key[1], need, platform))
+        line = answers()
+        found = _known[key] = (now, line if line.state != "ok" else _look(settings, key[1], need, platform))
     return found[1]
 
 

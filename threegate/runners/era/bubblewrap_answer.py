@@ -15,7 +15,7 @@ from threegate.runners.backend import DoctorLine
 from threegate.runners.era.platforms import PROGRAM
 from threegate.runners.era.root_identity import Root, identify
 
-_FORBIDDEN: Final = (
+FORBIDDEN: Final = (
     ("user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
     ("kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),
     ("kernel/apparmor_restrict_unprivileged_userns", "1", "sysctl kernel.apparmor_restrict_unprivileged_userns=0"),
@@ -27,7 +27,7 @@ def bubblewrap_line(settings: EraSettings) -> DoctorLine:
     """Whether it is installed, user namespaces are allowed, and the root is known."""
     if not os.access(PROGRAM, os.X_OK):
         return DoctorLine("bubblewrap", "warning", f"{PROGRAM} is not installed", "apt-get install bubblewrap")
-    for name, forbidden, fix in _FORBIDDEN:
+    for name, forbidden, fix in FORBIDDEN:
         if os.geteuid() != 0 and _says(Path("/proc/sys", name)) == forbidden:
             seen = f"user namespaces are forbidden here ({name.replace('/', '.')} is {forbidden})"
             return DoctorLine("bubblewrap", "warning", seen, fix)

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from threegate.core.settings import EraSettings
+from threegate.request.job import WATCHED
 from threegate.runners.backend import DoctorLine
 from threegate.runners.era.bubblewrap_answer import bubblewrap_line, place_of
-from threegate.runners.era.jailed_limits import WATCHED
+from threegate.runners.era.jailed_egress import egress_missing
 from threegate.runners.era.jailed_run import BubblewrapRunner
 from threegate.runners.era.measured_walls import limit_lines, measured
 from threegate.runners.era.root_identity import identify
@@ -39,6 +40,8 @@ def bubblewrap_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine
     else:
         seen = f"without a cgroup, as this process is started: memory is {WATCHED}; a run gets whole cores"
         yield DoctorLine("era limits", "warning", seen, _BY_CGROUP)
+    if (missing := egress_missing()) is not None:
+        yield DoctorLine("era network", "warning", missing)
     if not probes:
         yield DoctorLine("era walls", "warning", "not measured", "threegate doctor --sandbox")
         return
@@ -48,6 +51,7 @@ def bubblewrap_lines(settings: EraSettings, probes: bool) -> Iterator[DoctorLine
     yield from limit_lines(outcome)
 
 
-def prove_bubblewrap(settings: EraSettings) -> tuple[Outcome, list[Wall]]:
+def prove_bubblewrap(settings: EraSettings, *, network: bool = True) -> tuple[Outcome, list[Wall]]:
     """Run the probe in bubblewrap and return its measurements. Raises Unavailable, OSError."""
-    return measured(BubblewrapRunner(settings).prove)
+    network = network and egress_missing() is None
+    return measured(lambda control: BubblewrapRunner(settings).prove(control, network=network))

@@ -28,7 +28,16 @@ from threegate.runners.era.container_watch import ContainerWatch
 from threegate.runners.era.out_archive import collect_archive
 from threegate.runners.era.readback import read_back
 from threegate.runners.era.walls import Walls
-from threegate.runners.interface import EMPTY, Control, Destination, Outcome, Status, nothing_ran, unheard
+from threegate.runners.interface import (
+    EMPTY,
+    Control,
+    Destination,
+    Outcome,
+    Status,
+    command_ended,
+    nothing_ran,
+    unheard,
+)
 from threegate.runners.staging import Collected, fresh_folder
 
 GONE_SECONDS = 4
@@ -298,6 +307,4 @@ class EraRun:
             return "failed", "outputs_not_collected: PID 1 was killed, and /out with it.", code
         if full is not None:  # even with exit code 0: a program may have ignored a failed write
             return "output_exceeded", f"output_exceeded: {full}.", code
-        if code == 0:
-            return "succeeded", "The command finished with exit code 0.", 0
-        return "failed", f"The command finished with exit code {code}.", code
+        return (*command_ended(closing.exit_code), closing.exit_code)

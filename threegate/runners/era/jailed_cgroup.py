@@ -109,14 +109,17 @@ def _enable(parent: Path) -> None:
     """Have the cgroups below `parent` limit what they contain. Raises OSError."""
     switch = parent / "cgroup.subtree_control"
     missing = set(_CONTROLLERS) - set(switch.read_text(encoding="ascii").split())
+    words = " ".join(f"+{name}" for name in sorted(missing))
     if not missing:
         return
-    if parent != _ROOT:
-        (parent / _OWN).mkdir(exist_ok=True)
-        for pid in (parent / "cgroup.procs").read_text(encoding="ascii").split():
-            with suppress(ProcessLookupError):
-                _write(parent / _OWN / "cgroup.procs", pid)
-    _write(switch, " ".join(f"+{name}" for name in sorted(missing)))
+    with suppress(OSError):  # refused as long as it has processes itself, unless it is the machine's first one
+        _write(switch, words)
+        return
+    (parent / _OWN).mkdir(exist_ok=True)
+    for pid in (parent / "cgroup.procs").read_text(encoding="ascii").split():
+        with suppress(ProcessLookupError):
+            _write(parent / _OWN / "cgroup.procs", pid)
+    _write(switch, words)
 
 
 def _delegated() -> Path:

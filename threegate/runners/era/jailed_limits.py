@@ -12,28 +12,24 @@ Invariant: what `read_back` writes into `Walls` was read from the kernel after i
 from __future__ import annotations
 
 import os
-import resource
-import subprocess
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Final, Protocol
 
 from threegate.core import limits
-from threegate.request.job import Job, JobLimits
+from threegate.request.job import WATCHED, Job, JobLimits
 from threegate.runners.cgroup import CgroupFiles
 from threegate.runners.era.jailed_cgroup import RunCgroups
 from threegate.runners.era.walls import NOT_ENFORCED, Walls, expect_cgroups, hard_limit
 from threegate.runners.interface import Status
-from threegate.runners.jail.jail import Account
+from threegate.runners.jail.jail import Account, run_as_account
 
-WATCHED: Final = "watched, not enforced by the kernel"
-"""The words about memory without a cgroup, in results, `doctor` and on the card."""
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
-_MEMINFO: Final = Path("/proc/meminfo")
+MEMINFO: Final = Path("/proc/meminfo")
 _turn = threading.Lock()
 _next_core = 0
 
@@ -47,15 +43,18 @@ class HeldLimits(Protocol):
     peak: int | None
     """Bytes."""
 
-    def enter(self, first: int, pid: int) -> None:
-        """Set them for the first process of the jail and the one that waits to become the command. Raises OSError."""
+    def enter(self, pids: Sequence[int]) -> None:
+        """Set them for the first process of the jail and the one that waits to become the command. Raises OSError.
+
+        Both, because a run may change the memory of the first one, which has the same account.
+        """
 
     @property
     def rlimits(self) -> Mapping[str, int]:
         """Limits of each process, by their names in prlimit(1)."""
 
     def read_back(self, walls: Walls, job: Job, pid: int) -> None:
-        """Record what the kernel enforces. Raises OSError."""
+        """Record what the kernel enforces for one of them. Raises OSError."""
 
     def look(self) -> tuple[Status, str] | None:
         """Measure; why the run has to end, or None."""
@@ -81,11 +80,11 @@ class CgroupLimits:
         self.cpu_ms: int | None = None
         self.peak: int | None = None
 
-    def enter(self, first: int, pid: int) -> None:
-        self._groups.enter(first, pid)
-        self._files = CgroupFiles.of(pid)
+    def enter(self, pids: Sequence[int]) -> None:
+        self._groups.enter(*pids)
 
     def read_back(self, walls: Walls, job: Job, pid: int) -> None:
+        self._files = CgroupFiles.of(pid)
         expect_cgroups(walls, job, self._files)
 
     def look(self) -> None:
@@ -115,13 +114,14 @@ class WatchedLimits:
         self.cpu_ms: int | None = None
         self.peak: int | None = None
 
-    def enter(self, first: int, pid: int) -> None:
-        try:
-            os.sched_setaffinity(pid, self._cores)
-        except PermissionError:
-            _as_account(self._account, ["/usr/bin/taskset", "-pc", ",".join(map(str, self._cores)), str(pid)])
-        for process in (first, pid):  # the machine's last memory is never taken from anything else
-            Path(f"/proc/{process}/oom_score_adj").write_text("1000", encoding="ascii")
+    def enter(self, pids: Sequence[int]) -> None:
+        for pid in pids:
+            try:
+                os.sched_setaffinity(pid, self._cores)
+            except PermissionError:
+                run_as_account(self._account, ["/usr/bin/taskset", "-pc", ",".join(map(str, self._cores)), str(pid)])
+            # The machine's last memory is never taken from anything else.
+            Path(f"/proc/{pid}/oom_score_adj").write_text("1000", encoding="ascii")
 
     def read_back(self, walls: Walls, job: Job, pid: int) -> None:
         found = Path(f"/proc/{pid}/limits").read_text(encoding="ascii", errors="replace")
@@ -133,7 +133,7 @@ class WatchedLimits:
         walls.expect("oom_score_adj", Path(f"/proc/{pid}/oom_score_adj").read_text(encoding="ascii").strip(), "1000")
         walls.effective["memory"] = f"{self._bounds.memory_mb * limits.MIB} bytes, {WATCHED}"
         walls.effective["swap"] = NOT_ENFORCED
-        walls.unread += ["memory", "swap"]
+        walls.unread[:] = ["memory", "swap"]
 
     def look(self) -> tuple[Status, str] | None:
         names = [name for name in os.listdir(self._proc) if name.isdigit()]
@@ -186,34 +186,6 @@ class WatchedLimits:
             return file.read()
 
 
-def set_rlimits(account: Account, pid: int, wanted: Mapping[str, int]) -> None:
-    """Set these limits of a process of the account, by their names in prlimit(1), and those that are 0 for every run.
-
-    Raises OSError. Root needs a capability for it that containers lack; the account itself needs none.
-    """
-    whole = {"core": 0, "memlock": 0, "msgqueue": 0, **wanted}
-    try:
-        for name, limit in whole.items():
-            resource.prlimit(pid, getattr(resource, f"RLIMIT_{name.upper()}"), (limit, limit))
-    except PermissionError:
-        options = [f"--{name}={limit}" for name, limit in whole.items()]
-        _as_account(account, ["/usr/bin/prlimit", f"--pid={pid}", *options])
-
-
-def _as_account(account: Account, words: list[str]) -> None:
-    """Run one of our programs as the account. Raises OSError."""
-    done = subprocess.run(
-        ["/usr/bin/setpriv", *account.change, "--", *words],
-        env={},
-        cwd="/",
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=limits.JAILED_START_SECONDS,
-    )
-    if done.returncode != 0:
-        raise PermissionError(f"{words[0]}: {done.stderr.decode('utf-8', 'replace').strip()[-200:]}")
-
-
 def _take_cores(count: int) -> set[int]:
     """The next `count` cores of those that this process may use, in turn, so that runs do not share one."""
     global _next_core
@@ -231,7 +203,7 @@ def _used(volume: int) -> int:
 def _machine_memory() -> tuple[int, int]:
     """Free memory of this machine, and below how much of it a watched run ends, in bytes."""
     kib = {}
-    for line in _MEMINFO.read_text(encoding="ascii").splitlines()[:3]:
+    for line in MEMINFO.read_text(encoding="ascii").splitlines()[:3]:
         name, value = line.split()[:2]
         kib[name] = int(value) * limits.KIB
     return kib["MemAvailable:"], min(limits.JAILED_RESERVE_BYTES, kib["MemTotal:"] // limits.JAILED_RESERVE_PART)

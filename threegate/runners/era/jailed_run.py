@@ -16,7 +16,8 @@ import socket
 import struct
 import subprocess
 import time
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,18 +26,17 @@ from typing import Final
 from threegate.core import limits
 from threegate.core.errors import Unavailable
 from threegate.core.removal import remove_folder
-from threegate.core.settings import EraSettings
+from threegate.core.settings import EraSettings, SecretReference
 from threegate.judgement.judge import Clearance
-from threegate.request.job import BUBBLEWRAP, Job, JobLimits
+from threegate.request.job import BUBBLEWRAP, WATCHED, Job, JobLimits
+from threegate.runners.egress.secret_header import SecretHeader, secret_for
 from threegate.runners.era.era_probe import era_probe_job
 from threegate.runners.era.jailed_cgroup import RunCgroups
-from threegate.runners.era.jailed_egress import JailedEgress, egress_missing, open_egress
+from threegate.runners.era.jailed_egress import Egress, egress_missing, open_egress
 from threegate.runners.era.jailed_limits import (
-    WATCHED,
     CgroupLimits,
     HeldLimits,
     WatchedLimits,
-    set_rlimits,
     whole_cores,
 )
 from threegate.runners.era.jailed_out import collect_out, full
@@ -58,14 +58,24 @@ from threegate.runners.era.walls import (
     process_status,
     tmp_bytes,
 )
-from threegate.runners.interface import EMPTY, Control, Destination, Outcome, Status, nothing_ran
-from threegate.runners.jail.jail import Account, Bound, Jail, JailProcess, Person, Scratch, missing_packages, why_not
+from threegate.runners.interface import EMPTY, Control, Destination, Outcome, Status, command_ended, nothing_ran
+from threegate.runners.jail.jail import (
+    Account,
+    Bound,
+    Jail,
+    JailProcess,
+    Person,
+    Scratch,
+    missing_packages,
+    set_rlimits,
+    why_not,
+)
 from threegate.runners.jail.seccomp_programs import system_calls
 from threegate.runners.seccomp import BUBBLEWRAP_SECCOMP_SHA256
 from threegate.runners.staging import Collected, StagingError, fresh_folder, stage_inputs
 
 _PERSON: Final = Person("nobody", RUN_USER, "/nonexistent", "sandbox")
-_GATE: Final = 'echo >&0 && read -r go <&0 && exec "$@" </dev/null'
+GATE: Final = 'echo >&0 && read -r go <&0 && exec "$@" </dev/null'
 """On its standard input, a socket whose other end only this process has: its end ends the shell, too."""
 _SCRATCH: Final = "noexec,nosuid,nodev"
 _NAMESPACES: Final = ("net", "pid", "ipc", "mnt", "uts", "user", "cgroup")
@@ -81,6 +91,9 @@ _WRITABLE: Final = {"/out", "/tmp", "/dev/shm", "/proc"}
 _DEVICES: Final = {f"/dev/{name}" for name in "full null pts random tty urandom zero".split()}
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK_SECONDS: Final = 2.0
+_FILTERS: Final = 2
+"""Seccomp programs of a jail."""
+_SETTLED_SECONDS: Final = 5.0
 
 
 class BubblewrapRunner:
@@ -88,8 +101,11 @@ class BubblewrapRunner:
 
     starts_late = False
 
-    def __init__(self, settings: EraSettings) -> None:
+    def __init__(
+        self, settings: EraSettings, *, secret_references: Mapping[str, SecretReference] | None = None
+    ) -> None:
         self._settings = settings
+        self._secrets = secret_references or {}
         # For root a limit on processes would not hold.
         root = os.geteuid() == 0
         self._account = Account("nobody", RUN_USER, RUN_USER) if root else Account.own()
@@ -116,7 +132,7 @@ class BubblewrapRunner:
 
     def _check(self, job: Job | None) -> Root:
         """The root of a run that can start now. Raises Unavailable."""
-        if missing := missing_packages():
+        if missing := missing_packages(relays=False):
             raise Unavailable(f"{', '.join(missing)}: not installed; on Debian: apt-get install {' '.join(missing)}")
         root = identify(self._settings)
         if not self.by_cgroup and self._settings.require_readback:
@@ -190,7 +206,8 @@ class BubblewrapRunner:
             root = self._check(job)
             stage_inputs(job.inputs, control.inputs_folder, work / "in")
             with ExitStack() as stack:
-                run = JailedRun(job, control, self._account, require_readback=self._settings.require_readback)
+                secret = secret_for(job, self._secrets) if job.network else None
+                run = JailedRun(job, control, self._account, secret, require_readback=self._settings.require_readback)
                 stack.callback(run.close)
                 run.start(self._jail(root, work / "in", job.limits))
                 run.execute(by_cgroup=self.by_cgroup)
@@ -206,7 +223,7 @@ class BubblewrapRunner:
         return Jail(
             self._account,
             () if inputs is None else (Bound(inputs, "/in"),),
-            processes=None,
+            gated=True,
             person=_PERSON,
             root=Path("/") if root.path is None else root.path,
             masked=MASKED if root.path is None else (),
@@ -223,7 +240,16 @@ class BubblewrapRunner:
 class JailedRun:
     """One run, from its start to the outcome."""
 
-    def __init__(self, job: Job, control: Control, account: Account, *, require_readback: bool) -> None:
+    def __init__(
+        self,
+        job: Job,
+        control: Control,
+        account: Account,
+        secret: SecretHeader | None = None,
+        *,
+        require_readback: bool,
+    ) -> None:
+        self._secret = secret
         self._job = job
         self._control = control
         self._account = account
@@ -235,7 +261,7 @@ class JailedRun:
         self._out = -1
         self._held: HeldLimits | None = None
         self._watch: JailedWatch | None = None
-        self._egress: JailedEgress | None = None
+        self._egress: Egress | None = None
         self._walls = Walls()
         self._ended: tuple[Status, str] | None = None
         self._collected = Collected()
@@ -260,13 +286,11 @@ class JailedRun:
             inside = self._opened(os.open(f"/proc/{self._pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
             self._out = self._opened(os.open("out", _FOLDER, dir_fd=inside))
             self._held = self._limits(inside, by_cgroup=by_cgroup)
-            self._held.enter(process.first_pid, self._pid)
+            pids = (process.first_pid, self._pid)
+            self._held.enter(pids)
             bounds = self._job.limits
-            set_rlimits(
-                self._account,
-                self._pid,
-                {**self._held.rlimits, "nofile": bounds.open_files, "fsize": bounds.file_bytes},
-            )
+            own = {"nofile": bounds.open_files, "fsize": bounds.file_bytes, "core": 0, "memlock": 0, "msgqueue": 0}
+            set_rlimits(self._account, pids, {**self._held.rlimits, **own})
             self._read_back(process)
         except (OSError, ValueError, KeyError, StopIteration) as error:
             self._ended = ("failed", f"limits_not_enforced: the limits could not be read back ({error}).")
@@ -279,9 +303,8 @@ class JailedRun:
             self._ended = ("failed", f"limits_not_enforced: {'; '.join(problems)}.")
             return
         if self._job.network:
-            self._egress = open_egress(self._pid, self._job, self._control)
-            self._stack.callback(self._egress.close)
-            self._walls.effective["network"] = f"lo, and through its own proxy: {' '.join(self._job.network)}"
+            self._egress = self._stack.enter_context(open_egress(self._pid, self._job, self._secret))
+            self._walls.effective["network"] = self._egress.limit
         if (late := self._control.lease_over()) is not None:
             self._ended = ("interrupted", late)
             return
@@ -292,6 +315,8 @@ class JailedRun:
             door.sendall(b"go\n")
             door.close()
             self._watch.run()
+        except Unavailable as error:
+            self._ended = ("interrupted", f"It was told to end, and may still be running: {error}.")
         finally:
             self._finished = datetime.now(UTC)
 
@@ -320,17 +345,19 @@ class JailedRun:
         expect_namespaces(walls, {kind: namespace(pid, kind) for kind in _NAMESPACES})
         if namespace(pid, "pid") != namespace(process.first_pid, "pid"):
             walls.differences.append("the command is not in the namespace of the jail's first process")
-        status = process_status(pid)
-        seen = set(status["Uid"].split() + status["Gid"].split())
-        if seen != {str(self._account.uid), str(self._account.gid)}:
-            walls.differences.append(f"the host sees uid and gid {' '.join(sorted(seen))}")
+        for one in (process.first_pid, pid):
+            status = _settled(one)
+            seen = set(status["Uid"].split() + status["Gid"].split())
+            if seen != {str(self._account.uid), str(self._account.gid)}:
+                walls.differences.append(f"the host sees uid and gid {' '.join(sorted(seen))}")
+            expect_process(walls, job, one, status)
+            if int(status["Seccomp_filters"]) < _FILTERS:
+                walls.differences.append("a seccomp filter is missing")
+            self._held.read_back(walls, job, one)
         for kind in ("uid", "gid"):
             inside = Path(f"/proc/{pid}/{kind}_map").read_text(encoding="ascii").split()
             walls.expect(kind, " ".join(inside[::2]), f"{RUN_USER} 1")
             walls.effective[kind] = inside[0]
-        expect_process(walls, job, pid, status)
-        if int(status["Seccomp_filters"]) < 2:
-            walls.differences.append("a seccomp filter is missing")
         facts = os.fstatvfs(self._out)
         used = facts.f_files - facts.f_ffree - 1
         expect_out(walls, job, facts.f_blocks * facts.f_frsize, facts.f_files - 1, used)
@@ -340,11 +367,10 @@ class JailedRun:
         walls.expect("writable", " ".join(sorted(writable)), " ".join(sorted(_WRITABLE)))
         walls.effective["root"] = "read-only"
         expect_interfaces(walls, pid)
-        self._held.read_back(walls, job, pid)
 
     def collect(self, target: Path) -> None:
         """Copy what the run left in /out into the new folder `target`. Raises OSError of our own disk."""
-        if self._watch is None:
+        if self._watch is None or self._ended is not None:
             with fresh_folder(target):
                 return
         self._full = full(self._out, self._job.limits)
@@ -352,7 +378,8 @@ class JailedRun:
 
     def close(self) -> None:
         """End everything of it; the second call does nothing."""
-        self._stack.close()
+        with suppress(Unavailable):  # said already: the command has run
+            self._stack.close()
         held, self._held = self._held, None
         if held is not None:
             held.close()
@@ -386,8 +413,6 @@ class JailedRun:
     def _reached(self) -> tuple[Destination, ...]:
         if self._egress is None:
             return ()
-        if not self._egress.alive():
-            self._notes.append("The proxy ended before the run did; later connections were refused.")
         destinations = self._egress.destinations()
         self._notes += self._egress.notes
         return destinations
@@ -395,7 +420,7 @@ class JailedRun:
     def _verdict(self) -> tuple[Status, str]:
         """Status and one sentence; the order of docs/spec/6-runners.md, Outcome."""
         bounds, watch, held = self._job.limits, self._watch, self._held
-        if watch is None or held is None:
+        if self._ended is not None or watch is None or held is None:
             return self._ended or ("interrupted", "It was not started.")
         if (over := watch.unheard()) is not None:
             return "interrupted", over
@@ -412,9 +437,7 @@ class JailedRun:
         exceeded = self._full or self._collected.exceeded
         if exceeded is not None:  # even with exit code 0: a program may have ignored a failed write
             return "output_exceeded", f"output_exceeded: {exceeded}."
-        if watch.exit_code == 0:
-            return "succeeded", "The command finished with exit code 0."
-        return "failed", f"The command finished with exit code {watch.exit_code}."
+        return command_ended(watch.exit_code)
 
 
 def _gated(jail: Jail, words: list[str]) -> tuple[JailProcess, socket.socket, int]:
@@ -427,7 +450,7 @@ def _gated(jail: Jail, words: list[str]) -> tuple[JailProcess, socket.socket, in
         door.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         with theirs:
             process = jail.start(
-                ["/bin/sh", "-c", _GATE, "gate", *words],
+                ["/bin/sh", "-c", GATE, "gate", *words],
                 stdin=theirs.fileno(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -448,6 +471,16 @@ def _gated(jail: Jail, words: list[str]) -> tuple[JailProcess, socket.socket, in
     door.close()
     _end(process)
     raise Unavailable(problem)
+
+
+def _settled(pid: int) -> dict[str, str]:
+    """Its /proc/PID/status, once it has its filters: the jail's first process starts the gate before it takes them."""
+    end = time.monotonic() + _SETTLED_SECONDS
+    while True:
+        status = process_status(pid)
+        if int(status["Seccomp_filters"]) >= _FILTERS or time.monotonic() >= end:
+            return status
+        time.sleep(0.0005)
 
 
 def _last_line(process: JailProcess) -> str:

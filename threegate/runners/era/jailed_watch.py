@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
 import time
 from contextlib import suppress
 from typing import Final
@@ -33,7 +32,7 @@ class JailedWatch:
     """One run, from the word that starts it to the end of its last process."""
 
     def __init__(self, job: Job, control: Control, process: JailProcess, command: int, held: HeldLimits) -> None:
-        """`command` is a descriptor of the process that becomes the command."""
+        """`command` is a descriptor of the process that becomes the command; it still waits."""
         assert process.stdout is not None and process.stderr is not None
         self._bounds = job.limits
         self._control = control
@@ -51,12 +50,12 @@ class JailedWatch:
         self.exit_code: int | None = None
         """The command's, or 128 and the signal; None if it was stopped, or if it is not known."""
         self.wall_ms = 0
+        process.send_signal(signal.SIGSTOP)
 
     def run(self) -> None:
         """Watch until the end. Raises Unavailable if a process does not go away."""
         begin = time.monotonic()
         deadline = begin + self._bounds.time_sec
-        self._process.send_signal(signal.SIGSTOP)
         waiting = select.poll()
         for descriptor in self._pipes:
             os.set_blocking(descriptor, False)
@@ -67,7 +66,9 @@ class JailedWatch:
             now = time.monotonic()
             if now >= next_look:
                 self._end(self._ending(now, deadline))
-                next_look = time.monotonic() + BEAT
+                after = time.monotonic()
+                # A run that shares much memory makes a look long; it must not take more than half of our time.
+                next_look = after + max(BEAT, after - now)
             ready = {descriptor for descriptor, _ in waiting.poll(BEAT * 1000)}
             for descriptor in ready & self._pipes.keys():
                 if not self._read(descriptor):
@@ -78,9 +79,8 @@ class JailedWatch:
         self._held.look()  # what it used: its parents have reaped what ended
         self._process.send_signal(signal.SIGCONT)
         if self.ended is None:
-            with suppress(subprocess.TimeoutExpired):
-                code = self._process.wait(_CODE_SECONDS)
-                self.exit_code = code if code >= 0 else None
+            code = _wait(self._process)
+            self.exit_code = code if code is not None and code >= 0 else None
         self._process.wait_empty()
         for descriptor in self._pipes:
             while self._read(descriptor):
@@ -133,3 +133,16 @@ class JailedWatch:
             if meter.size > most:
                 self._end(("output_exceeded", f"output_exceeded: {name} reached its limit of {most} bytes."))
         return bool(data)
+
+
+def _wait(process: JailProcess) -> int | None:
+    """Its exit code; None if it does not end. Not as `Popen.wait` with a time limit, which sleeps between its looks."""
+    if process.poll() is None:
+        pidfd = os.pidfd_open(process.pid)
+        try:
+            waiting = select.poll()
+            waiting.register(pidfd, select.POLLIN)
+            waiting.poll(_CODE_SECONDS * 1000)
+        finally:
+            os.close(pidfd)
+    return process.poll()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from threegate.core.errors import Unavailable
+from threegate.request.job import WATCHED
 from threegate.runners.backend import DoctorLine, LineState
-from threegate.runners.era.jailed_limits import WATCHED
 from threegate.runners.era.walls import NOT_ENFORCED, NOT_READ
 from threegate.runners.interface import Control, Outcome
 from threegate.runners.probe import Wall, read_walls, scratch_control

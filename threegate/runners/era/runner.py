@@ -51,7 +51,7 @@ class EraRunner:
     def _bubblewrap(self) -> BubblewrapRunner:
         from threegate.runners.era.jailed_run import BubblewrapRunner
 
-        return BubblewrapRunner(self._settings)
+        return BubblewrapRunner(self._settings, secret_references=self._secrets)
 
     def available(self, job: Job | None = None) -> str | None:
         """None if a run (of this job) can start now, else one line about what is missing.

@@ -1,8 +1,9 @@
 """The log of the proxy to allowed hosts, for the launcher.
 
-Form: a line of fixed length, ``unlisted N``, that is overwritten; then one line for each host, ``reached NAME`` or
-``refused NAME``. Each listed host is there once it was reached; of the refused ones the first EGRESS_REFUSED are there,
-and N counts the attempts at others.
+Form: a line of fixed length, ``unlisted N``; then a line for each destination, ``WORD BYTES BUSY HOST:PORT``, whose
+first three columns have a fixed width and are overwritten. WORD is ``reached``, ``refused`` or ``lacking`` (a listed
+name that leads nowhere). Each listed destination is there once it was asked for; of the refused ones the first
+EGRESS_REFUSED are there, and N counts the attempts at others.
 """
 
 from __future__ import annotations
@@ -11,15 +12,32 @@ import os
 from typing import NamedTuple
 
 from threegate.core import limits
+from threegate.runners.interface import Destination
 
 
 class HostLog(NamedTuple):
     """What the proxy wrote down."""
 
-    reached: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
+    destinations: tuple[Destination, ...] = ()
+    """All of them, in the order in which they were first asked for."""
+    lacking: tuple[Destination, ...] = ()
+    """Those of them that are listed and have no address."""
     unlisted: int = 0
-    """Refused attempts at further hosts."""
+    """Refused attempts at further destinations."""
+
+    @property
+    def reached(self) -> tuple[str, ...]:
+        """Names of the listed hosts to which a connection was made or tried."""
+        return tuple(_name(item) for item in self.destinations if item.allowed and item not in self.lacking)
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Names of the first hosts that were refused."""
+        return tuple(_name(item) for item in self.destinations if not item.allowed)
+
+
+def _name(destination: Destination) -> str:
+    return destination.host if destination.port == 443 else f"{destination.host}:{destination.port}"
 
 
 def unlisted_line(count: int) -> bytes:
@@ -27,12 +45,20 @@ def unlisted_line(count: int) -> bytes:
     return f"unlisted {count:019d}\n".encode()
 
 
+def destination_line(word: str, size: int, busy: bool, target: str) -> bytes:
+    """The line of one destination; as long for each word and size. `word` has seven letters."""
+    return f"{word} {size:019d} {busy:d} {target}\n".encode()
+
+
 def read_hosts(log: int) -> HostLog:
     """Read the log. Raises OSError."""
-    lines = os.pread(log, limits.EGRESS_LOG_BYTES, 0).decode("ascii", "replace").splitlines()
-    words = [line.split(" ", 1) for line in lines if " " in line]
-    return HostLog(
-        tuple(host for what, host in words if what == "reached"),
-        tuple(host for what, host in words if what == "refused"),
-        next((int(count) for what, count in words if what == "unlisted"), 0),
-    )
+    first, *lines = os.pread(log, limits.EGRESS_LOG_BYTES, 0).decode("ascii", "replace").splitlines()
+    found: list[Destination] = []
+    lacking: list[Destination] = []
+    for line in lines:
+        word, size, busy, target = line.split(" ")
+        host, _, port = target.rpartition(":")
+        found.append(Destination(host, int(port), int(size), word != "refused", busy == "1"))
+        if word == "lacking":
+            lacking.append(found[-1])
+    return HostLog(tuple(found), tuple(lacking), int(first.split()[1]))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import resource
 import select
 import signal
 import subprocess
@@ -39,9 +40,10 @@ _TRIAL_PROCESSES: Final = 12
 _STAGE: Final = "/dev/shm"
 """A folder that every account may enter on every Linux; the jail's mount namespace has an empty one there."""
 
+_RELAY: Final = "/usr/bin/socat"
 PACKAGES: Final = {
     "/usr/bin/bwrap": "bubblewrap",
-    "/usr/bin/socat": "socat",
+    _RELAY: "socat",
     "/usr/bin/unshare": "util-linux",
     "/usr/bin/setpriv": "util-linux",
     "/usr/bin/prlimit": "util-linux",
@@ -72,6 +74,7 @@ _SYSTEM: Final = frozenset("bin dev etc lib lib32 lib64 libx32 proc run sbin usr
 """Folders of the jail's root that it has itself."""
 
 _ENTERING: Final = 'while [ "$1" != : ]; do echo $$ >"$1" || exit 3; shift; done; shift; exec "$@"'
+_PRLIMITS: Final = 'pids=$1; shift; for pid in $pids; do /usr/bin/prlimit --pid="$pid" "$@" || exit; done'
 _MASKED_FILES: Final = ("keys", "key-users", "kcore", "latency_stats", "sched_debug", "timer_list", "timer_stats")
 _MASKED_FOLDERS: Final = ("acpi", "asound", "scsi")
 _READ_ONLY: Final = ("bus", "fs", "irq", "pressure", "sys", "sysrq-trigger")
@@ -278,10 +281,8 @@ class Jail:
     cwd: str = "/"
     tmp_bytes: int = limits.AGENT_TMP_BYTES
     """Of /tmp and of /dev/shm; they have a name for each `TMP_BYTES_PER_NAME`."""
-    processes: int | None = limits.JAIL_PROCESSES
-    """Processes and threads, counted in the jail's own user namespace: those of the account outside do not count.
-    None: whoever starts it sets the limit from outside.
-    """
+    processes: int = limits.JAIL_PROCESSES
+    """Processes and threads, counted in the jail's own user namespace: those of the account outside do not count."""
     cgroups: tuple[Path, ...] = ()
     """Files that the first process writes its process id into (`jail_cgroup`)."""
     person: Person = AGENT
@@ -291,6 +292,8 @@ class Jail:
     """Folders in /usr that are empty inside; those that the root does not have are left out."""
     scratch: tuple[Scratch, ...] | None = None
     """What can be written, /tmp and /dev/shm included; None: these two, with `tmp_bytes`."""
+    gated: bool = False
+    """Its first program waits while whoever started it sets the limits (`processes`, too) from outside."""
     calls: bytes | None = None
     """The seccomp program of the system calls; None: that of the ERA profile."""
 
@@ -304,7 +307,7 @@ class Jail:
         `begin` False leaves out the relays; bubblewrap writes information about the jail into `info`. Raises
         Unavailable, with the Debian package, if a program is missing.
         """
-        if missing := missing_packages():
+        if missing := missing_packages(relays=begin):
             raise Unavailable(
                 f"{', '.join(missing)}: not installed, so there is no jail; on Debian: apt-get install "
                 f"{' '.join(missing)}"
@@ -327,7 +330,7 @@ class Jail:
             # Not on the line: the jail's first process keeps that, and it would show this machine's paths.
             options = file("".join(f"{word}\0" for word in self._bubblewrap(filters, etc, info)))
             # Set inside: a limit set outside would count all processes of the account.
-            inside = [] if self.processes is None else ["/usr/bin/prlimit", f"--nproc={self.processes}", "--"]
+            inside = [] if self.gated else ["/usr/bin/prlimit", f"--nproc={self.processes}", "--"]
             inside += ["/bin/sh", "-c", _BEGIN, "begin", *argv] if begin else argv
             line = [*self._staged(tables), "/usr/bin/bwrap", "--args", str(options), "--", *inside]
             yield line, [*filters, *etc.values(), options, *([] if info is None else [info])]
@@ -380,10 +383,10 @@ class Jail:
         folders, others = (f"/proc/self/fd/{table}" for table in tables)
         line += ["/bin/sh", "-c", _STAGING, "stage", folders, _STAGE, others if files else "", *files]
         line += [":", *mounts, ":"]
-        if self.processes is None and self.account.is_own:
+        if self.gated and self.account.is_own:
             return line  # bubblewrap sets no_new_privs itself; who starts it sets the limits
         line += ["/usr/bin/setpriv", *self.account.change, "--no-new-privs", "--"]
-        if self.processes is None:
+        if self.gated:
             return line
         return [*line, "/usr/bin/prlimit", "--core=0", f"--nofile={limits.AGENT_OPEN_FILES}", "--"]
 
@@ -393,6 +396,8 @@ class Jail:
         line = ["--info-fd", str(info)] if info is not None else []
         line += "--unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try".split()
         line += f"--disable-userns --die-with-parent --cap-drop ALL --hostname {self.person.host} --clearenv".split()
+        if self.gated:  # else its signals to its process group would reach bubblewrap outside
+            line += ["--new-session"]
         line += ["--uid", uid, "--gid", uid, *self._system()]
         for path_in_jail, descriptor in etc.items():
             line += ["--perms", "0644", "--file", str(descriptor), path_in_jail]
@@ -488,15 +493,53 @@ class Jail:
                 with suppress(ValueError, KeyError, ProcessLookupError):
                     process.first_pid = json.loads(read.read())["child-pid"]
                     process.first = os.pidfd_open(process.first_pid)
+                    if not self.gated:
+                        # It is bubblewrap's own, but of the same account: the program may change its memory.
+                        set_rlimits(self.account, [process.first_pid], {"nproc": self.processes})
+            except OSError as error:
+                process.wait_empty()
+                raise Unavailable(f"the jail's first process cannot be limited ({error})") from None
             except BaseException:  # Ctrl-C: no one else knows about this process
                 process.kill()
                 raise
             return process
 
 
-def missing_packages() -> list[str]:
-    """The Debian packages of the jail's programs that are missing."""
-    absent = [package for program, package in PACKAGES.items() if not os.access(program, os.X_OK)]
+def set_rlimits(account: Account, pids: Sequence[int], wanted: Mapping[str, int]) -> None:
+    """Set these limits of processes of the account, by their names in prlimit(1). Raises OSError.
+
+    Root needs a capability for it that containers lack; the account itself needs none.
+    """
+    try:
+        for pid in pids:
+            for name, limit in wanted.items():
+                resource.prlimit(pid, getattr(resource, f"RLIMIT_{name.upper()}"), (limit, limit))
+    except PermissionError:
+        options = [f"--{name}={limit}" for name, limit in wanted.items()]
+        run_as_account(account, ["/bin/sh", "-c", _PRLIMITS, "limits", " ".join(map(str, pids)), *options])
+
+
+def run_as_account(account: Account, words: list[str]) -> None:
+    """Run a program of PACKAGES, or one of util-linux, as the account. Raises OSError."""
+    done = subprocess.run(
+        ["/usr/bin/setpriv", *account.change, "--", *words],
+        env={},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=limits.AGENT_TRIAL_SECONDS,
+    )
+    if done.returncode != 0:
+        raise PermissionError(f"{words[0]}: {done.stderr.decode('utf-8', 'replace').strip()[-200:]}")
+
+
+def missing_packages(*, relays: bool = True) -> list[str]:
+    """The Debian packages of the jail's programs that are missing; of a jail without `relays` socat is not one."""
+    absent = [
+        package
+        for program, package in PACKAGES.items()
+        if (relays or program != _RELAY) and not os.access(program, os.X_OK)
+    ]
     return list(dict.fromkeys(absent))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from typing import Final
 
 from threegate.core.errors import Unavailable
 from threegate.core.own_process import own_process
+from threegate.runners.egress.secret_header import SecretHeader
 from threegate.runners.jail.host_log import unlisted_line
 from threegate.runners.jail.jail import Account
 
@@ -71,15 +73,31 @@ class SideProcess:
 
 
 def start_host_proxy(
-    listener: socket.socket, hosts: Sequence[str], cgroups: Sequence[Path] = ()
+    listener: socket.socket, targets: Sequence[str], cgroups: Sequence[Path] = (), secret: SecretHeader | None = None
 ) -> tuple[SideProcess, int]:
-    """The proxy to allowed hosts, and a descriptor of its log, which the caller closes. Raises Unavailable."""
+    """The proxy to allowed pairs ``host:port``, and a descriptor of its log, which the caller closes. Raises
+    Unavailable.
+    """
     log = os.memfd_create("hosts", os.MFD_CLOEXEC)
     os.write(log, unlisted_line(0))
     descriptors = (listener.fileno(), log)
-    command = own_process("threegate.runners.jail.host_proxy", *map(str, descriptors), *hosts)
+    words = [*map(str, descriptors), *targets]
+    if secret is not None:
+        authorities = ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
+        words += ["secret", secret.method, secret.host, str(secret.port), secret.path, authorities]
     kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-    return SideProcess("host proxy", start_side_process(command, descriptors, kept, cgroups=cgroups)), log
+    try:
+        process = start_side_process(
+            own_process("threegate.runners.jail.host_proxy", *words), descriptors, kept, cgroups=cgroups
+        )
+    except Unavailable:
+        os.close(log)
+        raise
+    if secret is not None and process.stdin is not None:
+        with suppress(OSError):  # a proxy that ended already is found by `died`
+            process.stdin.write(f"{secret.value}\n".encode("ascii"))
+            process.stdin.flush()
+    return SideProcess("host proxy", process), log
 
 
 def start_side_process(

@@ -45,16 +45,16 @@ def parse_problem(code: str) -> Problem | None:
     The line counts from 1 in `code`. Monty stops at the first problem, so there is at most one.
     """
     try:
-        return _parse(code)
+        return parsed(code)
     except (OSError, Unavailable, subprocess.SubprocessError, UnicodeError, ValueError) as error:
         why = "it took too long" if isinstance(error, subprocess.TimeoutExpired) else visible(str(error)[:120])
         return Problem("TG419", 1, 1, f"Monty could not be asked whether it can read the code: {why}; try again")
 
 
 @functools.lru_cache(maxsize=64)  # a draft is read by several in one process; what was raised is not kept
-def _parse(code: str) -> Problem | None:
+def parsed(code: str) -> Problem | None:
     """The same. Raises what keeps Monty from being asked."""
-    status, told = _ask(_GUARD + code, worker_binary())
+    status, told = ask(_GUARD + code, worker_binary())
     if status == 1 and _RAN.fullmatch(told):
         return None
     match = _NOT_READ.fullmatch(told) if status == 1 else None
@@ -71,7 +71,7 @@ def _parse(code: str) -> Problem | None:
     return Problem("TG401", line, 1, f"Monty does not read it as Python: {visible(plain)}; fix the code")
 
 
-def _ask(text: str, binary: Path) -> tuple[int, str]:
+def ask(text: str, binary: Path) -> tuple[int, str]:
     """The exit status and what was printed. Raises OSError, subprocess.SubprocessError."""
     # In memory: nothing on disk can be replaced meanwhile, and nothing remains.
     descriptor = os.memfd_create("threegate-code", os.MFD_CLOEXEC)
@@ -88,7 +88,7 @@ def _ask(text: str, binary: Path) -> tuple[int, str]:
             cwd="/",
         ) as process:
             try:
-                _restrict(process.pid)
+                restrict(process.pid)
                 _, told = process.communicate(timeout=limits.MONTY_PARSE_SEC)
             except BaseException:
                 process.kill()
@@ -98,7 +98,7 @@ def _ask(text: str, binary: Path) -> tuple[int, str]:
         os.close(descriptor)
 
 
-def _restrict(pid: int) -> None:
+def restrict(pid: int) -> None:
     """Limits that hold without us. Raises OSError where they cannot be set."""
     bounds = {
         resource.RLIMIT_AS: limits.MONTY_PARSE_BYTES,

@@ -24,7 +24,7 @@ def proxy(tmp_path: Path) -> Iterator[Path]:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen(limits.AGENT_HOST_CONNECTIONS + 8)
-        process, log = start_host_proxy(listener, ["listed.example"])
+        process, log = start_host_proxy(listener, ["listed.example:443"])
     yield path
     process.end()
     os.close(log)
@@ -55,4 +55,4 @@ def test_one_connection_too_many_is_closed_unread(proxy: Path) -> None:
 
 def test_a_cgroup_that_cannot_be_entered_starts_no_proxy(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener, pytest.raises(Unavailable, match="cannot enter it"):
-        start_host_proxy(listener, ["listed.example"], (tmp_path / "gone" / "cgroup.procs",))
+        start_host_proxy(listener, ["listed.example:443"], (tmp_path / "gone" / "cgroup.procs",))

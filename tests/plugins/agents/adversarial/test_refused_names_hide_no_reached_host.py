@@ -50,7 +50,7 @@ def asked(proxy: HostProxy, names: Iterable[str], monkeypatch: pytest.MonkeyPatc
 
 def test_a_host_that_is_reached_after_the_noise_is_noted(log: int, monkeypatch: pytest.MonkeyPatch) -> None:
     noise = [f"n{number}.example" for number in range(300)]
-    asked(HostProxy(["listed.example"], log), [*noise, *noise[:100], "listed.example"], monkeypatch)
+    asked(HostProxy(["listed.example:443"], log), [*noise, *noise[:100], "listed.example"], monkeypatch)
     found = read_hosts(log)
     assert found.reached == ("listed.example",)
     assert found.refused == tuple(noise[: limits.EGRESS_REFUSED])
@@ -60,7 +60,7 @@ def test_a_host_that_is_reached_after_the_noise_is_noted(log: int, monkeypatch: 
 def test_the_longest_record_fits_a_line_of_the_trail() -> None:
     """Names as long as names may be, as many as are kept: a line that is too long would lose both lists."""
     reached, refused = (
-        tuple(f"{letter}{number:03}".ljust(limits.HOST_CHARS, "x") for number in range(count))
+        tuple(f"{letter}{number:03}".ljust(limits.HOST_CHARS, "x") + ":65535" for number in range(count))
         for letter, count in (("r", limits.ALLOWLIST_ENTRIES), ("n", limits.EGRESS_REFUSED))
     )
     ended = AgentEnded(run="AR-1", reached=reached, refused=refused, refused_unlisted=10**6)
