@@ -262,7 +262,7 @@ def _era(place: PromptPlace) -> Iterator[str]:
     known = place.contents
     usual = [name for name in place.gate.programs if known.has_program(name) is not False and name not in _NO_USE]
     yield "`ERA` runs one program with its arguments, without a shell, and may write to `/tmp`. Your own script is an"
-    yield "input like any other; the command is then `python3 /in/NAME.py`. `language` is what it is written in, never a"
+    yield "input like any other; the command is then `python3 /in/NAME.py`. `language` is what it is in, never a"
     yield f"shell. Programs include {' '.join(usual)}. Unusual ones make the risk high."
     if known.modules is not None:
         there = [name for name in COMMON_MODULES if name in known.modules]
