@@ -27,6 +27,7 @@ _PREVIEW: Final = 10
 def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: str) -> list[Section]:
     """Everything that `operator` must see of a draft, in the order of the screen."""
     inputs, unread = _inputs(reviewed)
+    place = running(reviewed.job.backend).place(settings, reviewed.job)
     return request_sections(
         shown_request(
             reviewed.request,
@@ -37,18 +38,17 @@ def review_sections(reviewed: ReviewedDraft, settings: Settings, *, operator: st
             run=reviewed.run,
         ),
         Beside(
-            card=tuple(_card(reviewed, settings)),
+            card=tuple(_card(reviewed, settings.approval.draft_ttl)),
             warnings=(*unread, *_warnings(reviewed)),
             inputs=inputs,
-            digests=(Fact("draft", reviewed.request.sha256),),
+            digests=(*([Field("runs on", place)] if place else ()), Fact("draft", reviewed.request.sha256)),
             judgement=_judgement(reviewed),
             claims=reviewed.bound.claims(),
         ),
     )
 
 
-def _card(reviewed: ReviewedDraft, settings: Settings) -> Iterator[Item]:
-    draft_ttl = settings.approval.draft_ttl
+def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
     if reviewed.differs is None:
         yield Fact("differs", "no request of this shape was approved before")
     else:
@@ -59,8 +59,6 @@ def _card(reviewed: ReviewedDraft, settings: Settings) -> Iterator[Item]:
         yield Fact("can run", f"no: {refusal.code}")
     else:
         yield Fact("can run", _can_run(reviewed))
-    if place := running(reviewed.job.backend).place(settings, reviewed.job):
-        yield Field("runs on", place)
     others = [way for way in reviewed.bound.ways if way != reviewed.bound.way]
     if others and reviewed.request.stage == "draft":
         yield Fact("or deliver", f"{' or '.join(others)}: threegate approve … --deliver {others[0]}")

@@ -87,8 +87,9 @@ def test_a_command_runs_without_any_extra(place: Place, only_base: dict[str, str
     name = request_id("jailed")
     draft = place.drop(era_draft(name, "python3 -V"))
     words = ("approve", str(draft), "--as", "operator", "--key", str(place.key), "--yes")
-    card = place.run(*words, expect=0, env=only_base)
+    card = place.run(*words, "--full", expect=0, env={**only_base, "COLUMNS": "200"})
     assert "bubblewrap on this machine's packages (root:sha256:" in card.out + card.err
+    assert "sandbox      bubblewrap, without a container engine" in card.out + card.err
     place.run("run", "--once", expect=0, env=only_base)
     result = place.result(name)
     assert "status: succeeded" in result and 'runtime: "bubblewrap"' in result and "- Root: root:sha256:" in result
