@@ -27,7 +27,7 @@ PICTURE = ROOT / "docs" / "review-card.svg"
 SIZE = (80, 39)
 """Columns and rows of the terminal: the whole card fits."""
 _SECONDS = 30.0
-_DIFFERS = re.compile(r"\d{4}-\d\d-\d\dT[\d:]{8}Z|\d{8}-\d{6}Z|\d{14}-[0-9a-f]{8}|(?<=engine: ).*(?=   trail)")
+_DIFFERS = re.compile(r"\d{4}-\d\d-\d\dT[\d:]{8}Z|\d{8}-\d{6}Z|\d{14}-[0-9a-f]{8}|(?<=   )[a-z]+: .*(?=   trail:)")
 
 
 def screen() -> str:
@@ -81,7 +81,7 @@ def offline(svg: str) -> str:
 
 
 def text_of(svg: str) -> list[str]:
-    """The rows of the terminal in the picture. What differs at each run or machine is `~`: times, ids, the engine."""
+    """The rows of the terminal in the picture. What differs at each run or machine is `~`: times, ids, what runs commands."""
     rows: dict[float, list[tuple[float, str]]] = {}
     for attributes, text in re.findall(r"<text ([^>]*)>([^<]*)</text>", svg.partition('-matrix">')[2]):
         x, y = (float(value) for value in re.findall(r'\b[xy]="([\d.]+)"', attributes))

@@ -56,17 +56,18 @@ class EraRunner:
     def available(self, job: Job | None = None) -> str | None:
         """None if a run (of this job) can start now, else one line about what is missing.
 
-        Without a job: None if any way that the settings allow can be had; else what the first of them lacks.
+        Without a job: None if any way that the settings allow can be had; else what they lack.
         """
         if job is not None:
             return self._way(job).available(job)
-        if self._settings.runtime == BUBBLEWRAP:
-            return self._bubblewrap.available()
-        missing = self._engine.available()
-        if missing is None or self._settings.runtime != "auto":
-            return missing
+        if self._settings.runtime not in ("auto", BUBBLEWRAP):
+            return self._engine.available()
         without = self._bubblewrap.available()
-        return None if without is None else f"{missing}; nor can bubblewrap run it: {without}"
+        # Last: the engine's client library is loaded for it.
+        if without is None or self._settings.runtime == BUBBLEWRAP or not self._settings.image:
+            return without
+        missing = self._engine.available()
+        return None if missing is None else f"{missing}; nor can bubblewrap run it: {without}"
 
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Run the command once; see Runner.run. Never raises because of the command."""
