@@ -100,7 +100,6 @@ TWO_OUTCOMES = {
     ),
     "contracts/test_rows.py": "no outcome: the names that a row of the data may have",
     "request/test_rules.py": "no outcome: every rule's name begins with one of the families",
-    "plugins/serve/test_long_answers.py": "no outcome: the types that an argument of a tool may have",
 }
 """Files that accept one of several outcomes once, and why it is not known which."""
 
