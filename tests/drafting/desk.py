@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,8 +27,9 @@ SECONDS = 240
 VALID_AT_FIRST = 0.90
 RIGHT_AT_FIRST = 0.95
 FORESEEN = re.compile(
-    r"NotImplementedError|(?:is|are) not (?:yet )?supported|not implemented|No module named|cannot import name|has no attribute"
-    r"|is not defined|unexpected keyword argument|No such file or directory: '/in/|not found|was not started"
+    r"NotImplementedError|(?:is|are) not (?:yet )?supported|not implemented|No module named|cannot import name"
+    r"|has no attribute|is not defined|unexpected keyword argument|No such file or directory: '/in/"
+    r"|not found|was not started"
 )
 """What a failed run says where validation had everything that it takes to know it."""
 
@@ -55,11 +57,13 @@ class Seen:
         return f"{self.drafted.key}: not right: {self.why.strip()[-300:]} {self.got}"[:900]
 
 
-def approve(place: Place, request: str) -> None:
-    """As `threegate approve` in this process: a new one for each of 200 signatures would take a minute."""
-    words = ["approve", request, "--as", "operator", "--key", str(place.key), "--yes"]
+def approve(place: Place, draft: Path) -> None:
+    """As `threegate approve FILE` in this process: a new one for each of 200 signatures would take minutes, and so
+    would an id instead of the file, for which each file of the inbox is read.
+    """
+    words = ["approve", str(draft), "--as", "operator", "--key", str(place.key), "--yes"]
     with redirect_stdout(io.StringIO()):
-        assert execute(["--workspace", str(place.root), *words]) == 0, request
+        assert execute(["--workspace", str(place.root), *words]) == 0, draft.name
 
 
 def as_files(place: Place, requests: Sequence[Drafted]) -> list[Seen]:
@@ -72,7 +76,7 @@ def as_files(place: Place, requests: Sequence[Drafted]) -> list[Seen]:
         written.append((drafted, rid, place.drop(text)))
     verdicts = place.root / "tool-exec" / "verdicts"
     seen = []
-    for drafted, rid, draft in written:
+    for drafted, _, draft in written:
         path = verdicts / f"{draft.name}.json"
         wait_until(path.exists, f"the verdict of {draft.name}", SECONDS)
         verdict = place.verdict(draft.name)
@@ -80,7 +84,7 @@ def as_files(place: Place, requests: Sequence[Drafted]) -> list[Seen]:
         one = Seen(drafted, verdict["state"] == "draft", "; ".join(f"{e['rule']} {e['message']}" for e in errors))
         seen.append(one)
         if one.valid:
-            approve(place, rid)
+            approve(place, draft)
     results = place.root / "tool-exec" / "results"
     for one, (_, rid, _) in zip(seen, written, strict=True):
         if one.valid:
@@ -123,9 +127,11 @@ def by_door(place: Place, requests: Sequence[Drafted]) -> list[Seen]:
             rid = str(said.get("request_id") or "")
             pending = said.get("status") == "pending"
             seen.append((Seen(drafted, pending, "" if pending else str(said or result.content)), rid))
+        drafts = {path: path.read_text() for path in (place.root / "inbox").glob("*.md")}
         for one, rid in seen:
             if one.valid:
-                await asyncio.to_thread(approve, place, rid)
+                [draft] = [path for path, text in drafts.items() if rid in text]
+                await asyncio.to_thread(approve, place, draft)
         for one, rid in seen:
             if one.valid:
                 result = await client.call_tool("wait", {"request_id": rid, "wait_sec": 80})
