@@ -81,7 +81,7 @@ def offline(svg: str) -> str:
 
 
 def text_of(svg: str) -> list[str]:
-    """The rows of the terminal in the picture. What differs at each run or machine is `~`: times, ids, what runs commands."""
+    """The rows of the terminal in the picture. `~` is what differs at each run or machine: times, ids, what runs it."""
     rows: dict[float, list[tuple[float, str]]] = {}
     for attributes, text in re.findall(r"<text ([^>]*)>([^<]*)</text>", svg.partition('-matrix">')[2]):
         x, y = (float(value) for value in re.findall(r'\b[xy]="([\d.]+)"', attributes))
