@@ -15,6 +15,8 @@ from threegate import aana
 from threegate.aana import vocabulary
 
 ROOT = Path(__file__).parents[2]
+EVENT_SCHEMA = aana.event_schema()
+"""Made here: the first test that asks may be one whose lines are not counted, and so those of the import."""
 VALID: dict[str, Any] = {
     "tool_name": "read_page",
     "tool_category": "public_read",
@@ -124,7 +126,7 @@ def test_an_event_of_64_kib_json_is_within_the_bounds() -> None:
 @pytest.mark.parametrize("count", [2_500, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_model_and_schema_agree(count: int) -> None:
     """Well-formed events and ruined ones: the schema says what the model says of an event that names v1."""
-    validator = Draft202012Validator(aana.event_schema())
+    validator = Draft202012Validator(EVENT_SCHEMA)
     rng = random.Random(11)
     valid = 0
     for index in range(count):
@@ -156,7 +158,7 @@ def test_the_schema_under_the_references_id_holds_its_conditional_rules(category
     }[category]
     event = {**VALID, "tool_category": category, "authorization_state": state, "recommended_route": route}
     expected = route != "accept" or state in allowed
-    assert Draft202012Validator(aana.event_schema()).is_valid(event) == expected
+    assert Draft202012Validator(EVENT_SCHEMA).is_valid(event) == expected
     assert (aana.validate_event({**event, "schema_version": vocabulary.CONTRACT_VERSION}) == []) == expected
     assert aana.validate_event(event) == []
 
@@ -172,7 +174,7 @@ def test_the_published_schemas_are_current_and_the_seeds() -> None:
 def test_the_schema_takes_the_conformance_events_that_name_v1_properly(
     conformance: list[dict[str, Any]],
 ) -> None:
-    validator = Draft202012Validator(aana.event_schema())
+    validator = Draft202012Validator(EVENT_SCHEMA)
     for case in conformance:
         named = {**case["event"], "schema_version": vocabulary.CONTRACT_VERSION}
         joined = [problem for problem in aana.validate_event(named) if "(D15)" in problem["message"]]

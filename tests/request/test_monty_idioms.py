@@ -89,6 +89,17 @@ FAILS = [
     "with open('/in/a.csv') as f:\n    first, *rest = f",
     "print(max(*open('/in/a.csv')))",
     "import itertools\nlist(itertools.islice(open('/in/a.csv'), 1))",
+    # paths in order
+    "from pathlib import Path\nsorted(Path('/in').iterdir())",
+    "from pathlib import Path\nprint(min(Path('/in').glob('*'), default=None), sorted(Path('/in').glob('*.csv'), reverse=True))",  # noqa: E501
+    "from pathlib import Path\nfiles = list(Path('/in').iterdir())\nfiles.sort()",
+    "from pathlib import Path\nfor p in sorted(p for p in Path('/in').iterdir() if p.is_file()):\n    print(p)",
+    "from pathlib import Path\nsorted([p for p in Path('/in').iterdir()])",
+    # days and hours
+    "import datetime\ndatetime.datetime.strptime('03:04', '%H:%M')",
+    "from datetime import datetime\ndatetime.strptime('2024-02', '%Y-%m')",
+    "import datetime as dt\ndt.datetime.strptime('2 Jan', '%d %b')",
+    "from datetime import datetime\ndatetime.strptime('%Y', '%%Y')",
     # exceptions and statements
     "raise SystemExit",
     "def main(): return 0\nraise SystemExit(main())",
@@ -110,6 +121,7 @@ DIFFERS = [
     "try:\n    for x in [1]:\n        assert 0, 'm'\n    assert 0, 'n'\nexcept (ValueError, Exception) as e:\n    print(e)",  # noqa: E501
     "import json\ntry:\n    json.loads('{')\nexcept json.JSONDecodeError as e:\n    print(e)",
     "print({3, 1, 2})",
+    "from datetime import datetime\ntry:\n    print(datetime.strptime('2024-01-02 03:04:05,678', '%Y-%m-%d %H:%M:%S,%f'))\nexcept ValueError:\n    print('no')",  # noqa: E501
 ]
 """Programs whose answer is not Python's: a warning."""
 WRONG_TEXTS = [
@@ -143,8 +155,15 @@ RIGHT = [
     "from pathlib import Path\nPath('/out/a').write_text('a')\nprint(Path('/out/a').read_text(), Path('/out/a').open().read())",  # noqa: E501
     "import re\np = re.compile(r'^a$', re.M | re.I)\nprint(p.search('a'), re.search('(?m)a$', 'a'), re.search('a$', 'a', flags=re.M))",  # noqa: E501
     "import re\nprint(re.sub('a', 'b', 'a'), re.sub('(a)', r'\\1-\\g<1>x', 'a'), re.compile('a').sub('b', 'a'), re.fullmatch('a$', 'a'))",  # noqa: E501
+    "import re\ngiven = ('a', 'b', 'a')\nprint(re.sub(*given))",
     "import re\nby = 'b'\npattern = 'a'\nprint(re.sub(pattern, by, 'a'), re.compile('a').search('a'))",
     "print(next(iter([1])), next(iter(x for x in [1])))",
+    "from pathlib import Path\nfiles = list(Path('/in').iterdir())\nfiles.sort(key=str)\nprint(files, sorted(files, key=str))",  # noqa: E501
+    "from pathlib import Path\nprint(sorted(p.name for p in Path('/in').iterdir()), sorted(a for p in Path('/in').iterdir() for a in [1]), sorted(list()), min(1, 2), sorted('ab'))",  # noqa: E501
+    "class A:\n    def glob(self): return [2, 1]\nprint(sorted(A().glob()))",
+    "from datetime import datetime\nprint(datetime.strptime('2024-01-02 03:04 PM', '%Y-%m-%d %I:%M %p'), datetime.strptime('02/03/24', '%x'))",  # noqa: E501
+    "from datetime import datetime\nprint(datetime.strptime('2024-01-02 03:04:05.678', '%Y-%m-%d %H:%M:%S.%f'))",
+    "from datetime import datetime\nform = '%Y-%m-%d'\nprint(datetime.strptime('2024-01-02', form))",
     "g = (x for x in [1])\nprint(list(g))",
     "import itertools\nprint(list(zip(itertools.count(), 'ab')), list(map(abs, itertools.repeat(1, 2))), list(map(max, [1], itertools.count())))",  # noqa: E501
     "with open('/in/a.csv') as f:\n    next(f)\n    for line in f:\n        print(line)",
@@ -194,7 +213,8 @@ def test_the_real_monty_agrees(tmp_path: Path) -> None:
     """Every program is run: those that are refused fail there, and the others do not."""
     for name in ("in", "out"):
         (tmp_path / name).mkdir()
-    (tmp_path / "in" / "a.csv").write_text("a,b\n1,2\n")
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / "in" / name).write_text("a,b\n1,2\n")
     mounts = [
         pydantic_monty.MountDir(host_path=tmp_path / "in", virtual_path="/in", mode="read-only"),
         pydantic_monty.MountDir(host_path=tmp_path / "out", virtual_path="/out", mode="read-write"),

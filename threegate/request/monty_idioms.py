@@ -80,6 +80,12 @@ _PATTERN_METHODS: Final = names("findall finditer fullmatch match search")
 _GROUP: Final = re.compile(r"(?<!\\)(?:\\\\)*\\[0-9]{1,2}[A-Za-z_]")
 _ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\[abfnrtv]")
 _DOLLAR: Final = re.compile(r"(?<!\\)(?:\\\\)*\$(?:\)*)\Z|(?<!\\)(?:\\\\)*\$\|")
+_DIRECTIVE: Final = re.compile(r"%[-_0^#]?(.)")
+_FRACTION: Final = re.compile(r"(?<![.%])%f")
+_DAYS: Final = (("cxDF",), ("GYy", "Bbhm", "de"), ("GYy", "j"), ("GYy", "UVW", "Aauw"))
+"""Letters of strptime, one of each of a row, that say which day it is."""
+_PATHS: Final = names("glob iterdir rglob")
+_ORDERS: Final = names("builtins.max builtins.min builtins.sorted")
 _DOTS: Final = 3
 """In the longest name of the tables."""
 _FILE_TYPE: Final = "file"
@@ -364,6 +370,10 @@ class _Code:
             yield _fails(node, f"Monty makes no bytes of numbers; {_ERA}")
         elif origin in ("builtins.hasattr", "builtins.getattr"):
             yield from self._asked_by_name(node)
+        elif origin in _ORDERS or method == "sort":
+            yield from self._ordered(node, node.func.value if isinstance(node.func, ast.Attribute) else None)
+        elif origin == "datetime.datetime.strptime":
+            yield from self._strptime(node)
         elif origin == "builtins.open" or method == "open":
             yield from self._open(node, 1 if origin else 0)
         elif origin in _EAGER:
@@ -383,6 +393,38 @@ class _Code:
         if digits and not (isinstance(digits[0], ast.UnaryOp) or getattr(digits[0], "value", 1) in (0, None)):
             what = "Monty's round() may differ from Python's in the last digit"
             yield _differs(node, f"{what}; to print, write f'{{x:.2f}}', which does not; for sums of money use decimal")
+
+    def _ordered(self, node: ast.Call, of: ast.expr | None) -> Iterator[Problem]:
+        """What sorted, min and max are given, or the list `of` a sort."""
+        given = [of] if of is not None else node.args
+        if len(given) == 1 and self._gives_paths(given[0]) and all(item.arg != "key" for item in node.keywords):
+            yield _fails(node, "Monty puts no paths in order; write key=str")
+
+    def _gives_paths(self, node: ast.AST, depth: int = 0) -> bool:
+        if isinstance(node, ast.Name) and self._once(node.id) and node.id in self.values and depth < 3:
+            return self._gives_paths(self.values[node.id], depth + 1)
+        if isinstance(node, ast.ListComp | ast.GeneratorExp):
+            [first, *others] = node.generators
+            same = isinstance(node.elt, ast.Name) and node.elt.id == getattr(first.target, "id", None)
+            return same and not others and self._gives_paths(first.iter, depth + 1)
+        if not isinstance(node, ast.Call):
+            return False
+        origin = self.origin(node.func)
+        if origin == "builtins.list" and len(node.args) == 1 and depth < 3:
+            return self._gives_paths(node.args[0], depth + 1)
+        return origin is None and _last_name(node.func) in _PATHS - self.own
+
+    def _strptime(self, node: ast.Call) -> Iterator[Problem]:
+        form = node.args[1] if len(node.args) > 1 else None
+        if not isinstance(form, ast.Constant) or not isinstance(form.value, str):
+            return
+        letters = set(_DIRECTIVE.findall(form.value))
+        if not any(all(letters & set(some) for some in row) for row in _DAYS):
+            what = "Monty's strptime needs year, month and day: add what is missing to the text and the format"
+            yield _fails(form, what)
+        elif _FRACTION.search(form.value):
+            what = "Monty reads %f with fewer than six digits only after a dot"
+            yield _differs(form, f"{what}; write text.replace(',', '.') and .%f")
 
     def _asked_by_name(self, node: ast.Call) -> Iterator[Problem]:
         name = node.args[1].value if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) else None

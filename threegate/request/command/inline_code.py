@@ -45,7 +45,9 @@ _LANGUAGES: Final = {
     "jq": _Language("", "Lf", look=place_in_pattern, operand=True),
     **dict.fromkeys(("grep", "egrep", "fgrep", "zgrep"), _GREP),
 }
-INTERPRETERS: Final = names("python pypy ipython node nodejs perl ruby rscript php lua awk gawk mawk nawk sed jq")
+INTERPRETERS: Final = names(
+    "python pypy ipython node nodejs perl ruby rscript php lua awk gawk mawk nawk sed jq sqlite"
+)
 """The words of these may be code of their language: quoted shell characters are text for them (TG310)."""
 
 
