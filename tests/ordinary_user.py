@@ -15,13 +15,14 @@ import pwd
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.commands import _command, _server
 from tests.engine_fixtures import ENGINE
@@ -47,7 +48,7 @@ def python() -> tuple[str, str]:
         except PermissionError:
             continue
         if done.returncode == 0:
-            return candidate, os.pathsep.join([str(Path(__file__).parents[1]), sysconfig.get_path("purelib")])
+            return candidate, os.pathsep.join([str(Path(__file__).parents[1]), str(Path(pytest.__file__).parents[1])])
     raise AssertionError("no Python of this version that every account may run")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from tests.request.examples import NAME, era, monty
+from tests.request.examples import NAME, monty
 from threegate import cli
 from threegate.cli import invocation, output, validate_command
 from threegate.request.schema import report_schema
@@ -39,7 +39,7 @@ def test_a_valid_draft_exits_0_and_an_invalid_one_2_with_place_rule_and_caret(
 ) -> None:
     assert cli.execute(["validate", put(NAME, monty())]) == 0
     assert capsys.readouterr().out == f"inbox/{NAME}: valid (draft)\n"
-    assert cli.execute(["validate", put("TR-bad.md", era(network="full"))]) == 2
+    assert cli.execute(["validate", put("TR-bad.md", monty(network="full"))]) == 2
     out = capsys.readouterr().out
     assert "inbox/TR-bad.md:10:10: error TG138: network must be none or allowlist\n" in out
     assert "   10 | network: full\n      |          ^\n      = " in out
@@ -48,24 +48,24 @@ def test_a_valid_draft_exits_0_and_an_invalid_one_2_with_place_rule_and_caret(
 def test_the_default_stage_is_that_of_the_folder(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = put(NAME, era(), "tool-exec/approved")
+    path = put(NAME, monty(), "tool-exec/approved")
     assert cli.execute(["validate", path]) == 2
     assert "TG142" in capsys.readouterr().out
     assert cli.execute(["validate", "--stage", "draft", path]) == 0
-    put(NAME, era())
+    put(NAME, monty())
     monkeypatch.chdir("inbox")
     assert cli.execute(["validate", NAME]) == 0
 
 
 def test_warnings_change_nothing_but_with_strict(capsys: pytest.CaptureFixture[str]) -> None:
-    path = put("TR-other.md", era())
+    path = put("TR-other.md", monty())
     assert cli.execute(["validate", path]) == 0
     assert cli.execute(["validate", "--strict", path]) == 2
     assert "warning TG102" in capsys.readouterr().out
 
 
 def test_json_is_valid_for_its_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    put(NAME, era())
+    put(NAME, monty())
     put("TR-bad.md", "x")
     for arguments in (
         ["--json", "validate", "inbox"],
@@ -80,7 +80,7 @@ def test_json_is_valid_for_its_schema(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_sarif_has_what_scanners_ask_for_and_exits_0(capsys: pytest.CaptureFixture[str]) -> None:
-    put("TR-bad.md", era(network="full", purpose=SECRET))
+    put("TR-bad.md", monty(network="full", purpose=SECRET))
     assert cli.execute(["validate", "--format", "sarif", "inbox"]) == 0
     text = capsys.readouterr().out
     value = json.loads(text)
@@ -93,7 +93,7 @@ def test_sarif_has_what_scanners_ask_for_and_exits_0(capsys: pytest.CaptureFixtu
 
 
 def test_github_annotations_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    path = put("TR-bad.md", era(network="full"))
+    path = put("TR-bad.md", monty(network="full"))
     assert cli.execute(["validate", "--format", "github", path]) == 2
     lines = capsys.readouterr().out.splitlines()
     assert any(
@@ -121,7 +121,7 @@ def test_a_folder_without_requests_is_said_to_be_empty(capsys: pytest.CaptureFix
 def test_what_is_no_regular_file_is_refused_and_what_is_missing_fails(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    os.symlink(put(NAME, era()), "inbox/TR-link.md")
+    os.symlink(put(NAME, monty()), "inbox/TR-link.md")
     os.mkfifo("inbox/TR-fifo.md")
     assert cli.execute(["validate", "inbox/TR-link.md", "inbox/TR-fifo.md", "/dev/null"]) == 2
     assert capsys.readouterr().out.count("error TG100") == 3
@@ -144,7 +144,7 @@ def test_a_folder_that_cannot_be_listed_is_told(
     assert "locked: cannot be read" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("text", "code"), [(era(), 0), ("x" * 200_000, 2)])
+@pytest.mark.parametrize(("text", "code"), [(monty(), 0), ("x" * 200_000, 2)])
 def test_standard_input(
     text: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,7 +164,7 @@ def test_many_files_are_checked_in_parallel_in_order(
 ) -> None:
     monkeypatch.setattr(validate_command, "PARALLEL_FROM", 4)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    paths = [put(f"TR-{number}.md", era(network="full") if number % 2 else era()) for number in range(6)]
+    paths = [put(f"TR-{number}.md", monty(network="full") if number % 2 else monty()) for number in range(6)]
     assert cli.execute(["validate", "-q", *paths, "missing.md"]) == 2
     captured = capsys.readouterr()
     assert [line.split(":")[0] for line in captured.out.splitlines() if "TG138" in line] == paths[1::2]
@@ -173,7 +173,7 @@ def test_many_files_are_checked_in_parallel_in_order(
 
 def test_the_workspaces_maxima_hold(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     Path("threegate.toml").write_text("[request]\nmax_memory_mb = 64\n")
-    path = put(NAME, era())
+    path = put(NAME, monty())
     assert cli.execute(["validate", path]) == 2
     assert "between 8 and 64 MiB" in capsys.readouterr().out
     Path("threegate.toml").write_text("nonsense = 1\n")
@@ -184,7 +184,7 @@ def test_the_workspaces_maxima_hold(capsys: pytest.CaptureFixture[str], monkeypa
 
 
 def test_no_secret_and_no_escape_reaches_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    path = put("TR-bad.md", era(purpose=f"{SECRET} \x1b[31m red \u202e"))
+    path = put("TR-bad.md", monty(purpose=f"{SECRET} \x1b[31m red \u202e"))
     for form in output.FORMATS:
         cli.execute(["validate", "--format", form, path])
         text = capsys.readouterr().out

@@ -125,7 +125,7 @@ except OSError: pass
 
 ENDS = {
     "exit 0": ("pass", "succeeded", 0, {}),
-    "exit 3": ("raise SystemExit(3)", "failed", 3, {}),
+    "exit 3": ("raise SystemExit(3)", "exited", 3, {}),
     "a signal": ("import os; os.kill(os.getpid(), 9)", "failed", 137, {}),
     "its group": ("import os; os.kill(0, 9)", "failed", 137, {}),
     "time": ("while True: pass", "timed_out", None, {"time_sec": 1}),

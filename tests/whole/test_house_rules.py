@@ -41,7 +41,7 @@ FOREIGN = {"os", "sys", "threading", "atexit", "_pytest", "super()"}
 PRIVATE = {
     "adversarial/approval/test_batches.py": (2, "a kind of member that no screen makes today"),
     "plugins/drills/test_drills_never_run.py": (2, "an attacker who has taken a wall away"),
-    "adversarial/escapes/test_the_jails_own_edges.py": (5, "a jail that lacks one of its walls"),
+    "plugins/agents/adversarial/test_the_jails_own_edges.py": (5, "a jail that lacks one of its walls"),
     "runners/test_jailed_run.py": (2, "a jail that lacks one of its walls"),
     "plugins/page/adversarial/test_passkey_attacks.py": (1, "what is kept must stay small"),
     "plugins/serve/adversarial/test_held_connections.py": (8, "which connection has to go, without 256 of them"),

@@ -78,7 +78,7 @@ def _properties(version: str) -> dict[str, Any]:
 class ReportFinding(Record):
     """One finding."""
 
-    rule: str = Field(pattern="^TG[1-5][0-9]{2}$")
+    rule: str = Field(pattern="^TG[1-59][0-9]{2}$")
     severity: Severity
     line: int = Field(ge=1)
     column: int = Field(ge=1)
@@ -89,7 +89,7 @@ class ReportFinding(Record):
 class ReportFix(Record):
     """One fix: whole lines, see `threegate.request.report.Fix`."""
 
-    rule: str = Field(pattern="^TG[1-5][0-9]{2}$")
+    rule: str = Field(pattern="^TG[1-59][0-9]{2}$")
     op: Op
     line: int = Field(ge=1)
     text: str
