@@ -163,11 +163,11 @@ ENDS = {
     ),
     "out names": ("for i in range(99): open(f'/out/{i}', 'w')", "output_exceeded", 1, {"out_files": 50}),
     "out folders": ("import os\nfor i in range(99): os.mkdir(f'/out/{i}')", "output_exceeded", 1, {"out_files": 50}),
-    "file size": ("open('/out/x', 'wb').write(bytes(8 << 20))", "failed", 1, {"file_bytes": 1 << 20}),
-    "open files": ("import os\nn = [os.open('/dev/null', 0) for _ in range(1000)]", "failed", 1, {}),
-    "tmp bytes": ("open('/tmp/x', 'wb').write(bytes(300 << 20))", "failed", 1, {"memory_mb": 400}),
-    "tmp names": ("for i in range(9999): open(f'/tmp/{i}', 'w').close()", "failed", 1, {"memory_mb": 400}),
-    "shm bytes": ("open('/dev/shm/x', 'wb').write(bytes(20 << 20))", "failed", 1, {"memory_mb": 400}),
+    "file size": ("open('/out/x', 'wb').write(bytes(8 << 20))", "exited", 1, {"file_bytes": 1 << 20}),
+    "open files": ("import os\nn = [os.open('/dev/null', 0) for _ in range(1000)]", "exited", 1, {}),
+    "tmp bytes": ("open('/tmp/x', 'wb').write(bytes(300 << 20))", "exited", 1, {"memory_mb": 400}),
+    "tmp names": ("for i in range(9999): open(f'/tmp/{i}', 'w').close()", "exited", 1, {"memory_mb": 400}),
+    "shm bytes": ("open('/dev/shm/x', 'wb').write(bytes(20 << 20))", "exited", 1, {"memory_mb": 400}),
 }
 
 
@@ -179,7 +179,7 @@ def test_each_end_has_its_status_and_exit_code(who: str) -> None:
         kept = sum(item.size for item in outcome.artifacts)
         assert kept <= more.get("out_bytes", limits.OUT_BYTES) and len(outcome.artifacts) <= more.get("out_files", 999)
         assert outcome.stdout.size <= more.get("stream_bytes", 0) + (1 << 18)
-        if status not in ("succeeded", "failed"):
+        if status not in ("succeeded", "exited", "failed"):
             assert outcome.detail.startswith(f"{status}: ")
 
 

@@ -21,7 +21,10 @@ OWN = ("plugins/changes/", "plugins/tools/", "runners/era/", "runners/monty/")
 """The folders of the backends."""
 PARTS = {"call", "project", "changes", "change", "argv", "code", "server"}
 """What only one kind has: whoever asks whether it is None asks for the kind."""
-OTHERS = {"plugins/proposals/argv.py": "the words of a command that an agent proposes, where it is well-formed"}
+OTHERS = {
+    "plugins/agents/door_calls.py": "the argument `where` of the door, which chooses a form of the call",
+    "plugins/proposals/argv.py": "the words of a command that an agent proposes, where it is well-formed",
+}
 """Where something else has the name of such a part."""
 
 

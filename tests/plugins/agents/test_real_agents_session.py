@@ -95,7 +95,10 @@ def session(agent: Agent, project: Path) -> list[NextStep]:
         agent.shell(
             "env; cat /proc/1/environ $HOME/.model-key .env 2>/dev/null; ls /run; python3 -B -m unittest test_app 2>&1"
         ),
-        after(has("OK", "door.sock"), Call("run_python", {"code": "import socket", "purpose": "Look around."})),
+        after(
+            has("OK", "door.sock"),
+            Call("run_python", {"code": "import socket", "purpose": "Look around.", "where": "monty"}),
+        ),
         after(
             has("refused", "no module socket"),
             Call("run_python", {"code": "print(6 * 7)", "purpose": "Ask for a number."}),

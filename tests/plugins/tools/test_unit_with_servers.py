@@ -47,6 +47,10 @@ def test_a_unit_is_opened_for_jails_only_where_a_server_was_added(place: Place) 
         "PrivateNetwork=no",
     ):
         assert f"\n{line}\n" in unit, line
-    assert " -/home/a/notes\n" in unit and "/srv/b" not in unit and "SystemCallFilter=@mount sethostname\n" in unit
+    assert (
+        " -/home/a/notes\n" in unit
+        and "/srv/b" not in unit
+        and "SystemCallFilter=@mount sethostname sched_setaffinity\n" in unit
+    )
     for path in folder.iterdir():
         path.unlink()

@@ -140,11 +140,12 @@ def test_mcp(place: Place) -> None:
 
 def test_the_prompt_for_a_workspace_names_what_it_has(tmp_path: Path) -> None:
     """Its own maxima, backends and contracts; and its Monty examples run as they stand."""
-    place = make_place(tmp_path, settings={"request.max_memory_mb": 64, "request.max_time_sec": 20})
+    bounds = {"request.max_memory_mb": 64, "request.max_time_sec": 20}
+    place = make_place(tmp_path, settings={**bounds, "runners.era.runtime": "engine"})  # without an image
     value = place.run("agent", "prompt", "--json", expect=0).json()
     assert value["backends"] == ["monty"] and not value["network"]
     assert value["maxima"] == {"cpu_limit": 4.0, "memory_limit_mb": 64, "time_limit_sec": 20}
-    assert f"below `{place.root}`" in value["text"] and "memory_limit_mb 64" in value["text"]
+    assert f"below `{place.root}`" in value["text"] and "`memory_limit_mb` 8 to 64" in " ".join(value["text"].split())
     assert "backend: ERA" not in value["text"]
     place.input("sales.csv", SALES)
     drafts = [place.drop(item["text"], item["name"]) for item in value["examples"] if item["name"].startswith("TR-")]

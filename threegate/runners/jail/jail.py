@@ -307,11 +307,7 @@ class Jail:
         `begin` False leaves out the relays; bubblewrap writes information about the jail into `info`. Raises
         Unavailable, with the Debian package, if a program is missing.
         """
-        if missing := missing_packages(relays=begin):
-            raise Unavailable(
-                f"{', '.join(missing)}: not installed, so there is no jail; on Debian: apt-get install "
-                f"{' '.join(missing)}"
-            )
+        _refuse_missing(relays=begin)
         with ExitStack() as held:
 
             def file(content: str | bytes) -> int:
@@ -543,6 +539,13 @@ def missing_packages(*, relays: bool = True) -> list[str]:
     return list(dict.fromkeys(absent))
 
 
+def _refuse_missing(*, relays: bool) -> None:
+    if missing := missing_packages(relays=relays):
+        raise Unavailable(
+            f"{', '.join(missing)}: not installed, so there is no jail; on Debian: apt-get install {' '.join(missing)}"
+        )
+
+
 def measure_walls(account: Account) -> dict[str, bool]:
     """Whether each of WALLS is in force for this account, measured in a jail without an agent. Raises Unavailable."""
     jail = Jail(account)
@@ -594,6 +597,7 @@ def _covered(names: Sequence[str], source: str) -> list[str]:
 
 def check_walls(account: Account) -> None:
     """Raises Unavailable with the reason if the jail cannot be created here, or one of WALLS is not in force in it."""
+    _refuse_missing(relays=True)  # an agent's jail needs them, the one that is measured does not
     wrong = [name for name, holds in measure_walls(account).items() if not holds]
     if wrong:
         raise Unavailable(
