@@ -78,7 +78,10 @@ _FOR_GATES: Final = {
     **dict.fromkeys(("risk_domain", "evidence"), _AANA),
 }
 """Keys that say nothing to the run."""
-_NO_USE: Final = frozenset("df du echo egrep false fgrep nproc printenv pwd sleep test true uname".split())
+_NO_USE: Final = frozenset(
+    "basename bunzip2 bzcat csplit df dirname du echo egrep expand expr false fgrep fold mkdir mv nl nproc printenv "
+    "pwd readlink realpath sleep sum test touch true tsort uname unexpand unxz xzcat zcat zipinfo".split()
+)
 """Programs that nobody asks for as the only one of a run."""
 _TOLD_STATUSES: Final = ("succeeded", "exited", "failed", "timed_out", "refused")
 """How runs usually end."""
