@@ -135,9 +135,14 @@ def _created(node: YamlNode, bounds: Bounds) -> datetime:
     return created
 
 
+_TOOLS: Final = frozenset({"tools", "utilities"})
+"""What is called by the shell that it is usually called from: "shell tools"."""
+
+
 def _language(node: YamlNode, _bounds: Bounds) -> str:
     text = fields.read_text(node, "TG137", most=64)
-    if any(word in SHELLS for word in re.split(r"[^a-z]+", text.casefold())):
+    words = set(re.split(r"[^a-z]+", text.casefold()))
+    if words & SHELLS and not words & _TOOLS:
         raise FieldError("TG137", "is a shell; requests run one program without a shell")
     if not _LANGUAGE.fullmatch(text):
         raise FieldError("TG137", "must be a plain name such as python")

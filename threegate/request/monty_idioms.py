@@ -416,6 +416,8 @@ class _Code:
 
     def _strptime(self, node: ast.Call) -> Iterator[Problem]:
         form = node.args[1] if len(node.args) > 1 else None
+        if isinstance(form, ast.Name) and self._once(form.id):
+            form = self.values.get(form.id)
         if not isinstance(form, ast.Constant) or not isinstance(form.value, str):
             return
         letters = set(_DIRECTIVE.findall(form.value))
@@ -424,7 +426,7 @@ class _Code:
             yield _fails(form, what)
         elif _FRACTION.search(form.value):
             what = "Monty reads %f with fewer than six digits only after a dot"
-            yield _differs(form, f"{what}; write text.replace(',', '.') and .%f")
+            yield _fails(form, f"{what}; write text.replace(',', '.') and .%f")
 
     def _asked_by_name(self, node: ast.Call) -> Iterator[Problem]:
         name = node.args[1].value if len(node.args) > 1 and isinstance(node.args[1], ast.Constant) else None

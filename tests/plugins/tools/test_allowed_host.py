@@ -1,16 +1,14 @@
 """A server that was added with --allow reaches that host through its proxy, and nothing else: from the command to the
 result.
 
-In a network of its own, where two public addresses are on the loopback and two names lead to them.
+In an internet of its own, where two names lead to a public address of another machine.
 """
 
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -18,9 +16,20 @@ import pytest
 from tests import support
 from tests.plugins.tools.little_servers import PYTHON, open_folder, write_server
 from tests.plugins.tools.notes_server import CALL
+from tests.runners.egress_attempts import certificate
+from tests.runners.own_internet import INSIDE, THERE, own_internet
 
 ROOT = Path(__file__).parents[3]
-PUBLIC, OTHER = "93.184.216.34", "93.184.216.35"
+SERVER = """
+import socketserver, threading
+class Allowed(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.sendall(b"this is allowed\\n")
+socketserver.TCPServer.allow_reuse_address = True
+servers = [socketserver.ThreadingTCPServer(("", port), Allowed) for port in (443, 8080, 8443)]
+for server in servers:
+    threading.Thread(target=server.serve_forever).start()
+"""
 REACH = f"""
 import socket
 
@@ -38,23 +47,13 @@ def call(id, name, arguments):
         except OSError as error:
             return "no"
     said = {{host: through_proxy(host) for host in arguments["hosts"]}}
-    said |= {{address: direct(address) for address in ("{PUBLIC}", "{OTHER}", "127.0.0.1")}}
+    said |= {{address: direct(address) for address in ("{THERE}", "{INSIDE}", "127.0.0.1")}}
     say({{"id": id, "result": text(json.dumps(said))}})
 """
 
 
-def answer(listener: socket.socket, words: str) -> None:
-    while True:
-        link, _ = listener.accept()
-        link.sendall(f"this is {words}\n".encode())
-        link.close()
-
-
 def in_the_network(folder: Path) -> None:
-    """Everything that a person does, and the two hosts; prints what the server saw."""
-    for address, words in ((PUBLIC, "allowed"), (OTHER, "other"), ("127.0.0.1", "the machine")):
-        listener = socket.create_server((address, 443))
-        threading.Thread(target=answer, args=(listener, words), daemon=True).start()
+    """Everything that a person does; prints what the server saw."""
     place = support.make_place(folder)
     signing = ("--as", "operator", "--key", str(place.key), "--yes")
     with open_folder() as programs:
@@ -64,7 +63,7 @@ def in_the_network(folder: Path) -> None:
         assert "allowed.example: it may send anything there" in card, card
         (row,) = place.run("tools", "list", "--json", expect=0).json()["servers"]
         request_id = support.request_id("reach")
-        hosts = ["allowed.example:443", "other.example:443", "allowed.example:22", f"{OTHER}:443"]
+        hosts = ["allowed.example:443", "other.example:443", "allowed.example:22", f"{THERE}:443"]
         draft = CALL.format(
             request_id=request_id, now=support.now_text(), server="reach", tool="echo", time_sec=40,
             digest=row["manifest_sha256"], arguments=json.dumps({"hosts": hosts}, separators=(",", ":")),
@@ -79,24 +78,20 @@ def in_the_network(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.root
 def test_it_reaches_the_host_that_was_signed_and_no_other(tmp_path: Path) -> None:
-    hosts = tmp_path / "hosts"
-    hosts.write_text(f"127.0.0.1 localhost\n{PUBLIC} allowed.example\n{OTHER} other.example\n")
-    script = f"""set -e
-        ip link set lo up; ip addr add {PUBLIC} dev lo; ip addr add {OTHER} dev lo
-        mount --bind "$1" /etc/hosts; shift; exec "$@" """
+    certificate(tmp_path)
     inside = [sys.executable, "-m", "tests.plugins.tools.test_allowed_host", str(tmp_path)]
-    done = subprocess.run(
-        ["unshare", "--net", "--mount", "sh", "-c", script, "sh", str(hosts), *inside],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    with own_internet(tmp_path, SERVER) as internet:
+        done = subprocess.run(
+            internet.here_run(inside), cwd=ROOT, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+        )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == {
         "allowed.example:443": "HTTP/1.1 200 OK this is allowed",
         "other.example:443": "HTTP/1.1 403 Forbidden",
         "allowed.example:22": "HTTP/1.1 403 Forbidden",
-        f"{OTHER}:443": "HTTP/1.1 403 Forbidden",
-        PUBLIC: "no",
-        OTHER: "no",
+        f"{THERE}:443": "HTTP/1.1 403 Forbidden",
+        THERE: "no",
+        INSIDE: "no",
         "127.0.0.1": "no",
     }
 
