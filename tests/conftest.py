@@ -98,14 +98,31 @@ def slow(*values: Any, **more: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow, **more)
 
 
+def long_form(values: Iterable[str], *but: str) -> list[Any]:
+    """For `parametrize` of slow tests: `but` run with them, and all other values only in the long form."""
+    cases = list(values)
+    assert set(but) <= set(cases)
+    return [case if case in but else pytest.param(case, marks=pytest.mark.soak) for case in cases]
+
+
+_LONG_REST = 6
+
+
 def few(values: Iterable[Any], count: int) -> list[Any]:
-    """For `parametrize`: a mere enumeration, of which the first `count` run always and the rest with the slow tests.
+    """For `parametrize`: a mere enumeration, of which the first `count` run always and the rest with the slow tests; of
+    a long rest every second one only in the long form, so that CI is done in its time on a slow machine.
 
     A case is a value, or a tuple of one value for each name, as `parametrize` takes it.
     """
     cases = list(values)
     assert not any(isinstance(case, ParameterSet) for case in cases), "a case has marks of its own: use slow"
-    return cases[:count] + [slow(*case) if isinstance(case, tuple) else slow(case) for case in cases[count:]]
+    rest = [case if isinstance(case, tuple) else (case,) for case in cases[count:]]
+    long = len(rest) > _LONG_REST
+    marked = [
+        pytest.param(*case, marks=pytest.mark.soak if long and number % 2 else pytest.mark.slow)
+        for number, case in enumerate(rest)
+    ]
+    return cases[:count] + marked
 
 
 SLOW = os.environ.get("THREEGATE_SLOW") == "1"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import few
+from tests.conftest import long_form, slow
 from tests.crash.crashing import (
     ROUNDS,
     SAMPLE,
@@ -39,7 +39,7 @@ def test_a_fault_at_some_operations(folder: Path) -> None:
     assert summary["points"] >= SAMPLE // 2
 
 
-@pytest.mark.parametrize("turn", few(range(4), 1))
+@pytest.mark.parametrize("turn", [0, slow(1), slow(2), slow(3)])
 def test_killed_at_some_operations(folder: Path, turn: int) -> None:
     """Before and after an operation; the unsynced writes survive, are lost, or are torn."""
     killed_at_some(folder, {name: ALL[name] for name in list(ALL)[turn::4]})
@@ -47,7 +47,7 @@ def test_killed_at_some_operations(folder: Path, turn: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", long_form(ALL, "tests.crash.scenarios:approve", "tests.crash.scenarios:recovery"))
 def test_killed_at_every_operation(folder: Path, name: str) -> None:
     killed(folder, name, ALL[name], 850)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import few
+from tests.conftest import long_form, slow
 from tests.crash.crashing import (
     ROUNDS,
     crash_folder,
@@ -34,12 +34,7 @@ def test_the_floors_add_up_to_what_was_promised() -> None:
     assert sum(scenario.floor[1] for scenario in every.values()) * ROUNDS >= 10_000
 
 
-SOAK = pytest.mark.soak
-LONG = {f"tests.plugins.changes.crash_scenarios:{name}" for name in ("change_unset", "commits")}
-"""What differs from another one in few operations: at some operations always, at every one in the long form."""
-
-
-@pytest.mark.parametrize("turn", few(range(4), 1))
+@pytest.mark.parametrize("turn", [0, slow(1), slow(2), slow(3)])
 def test_killed_at_some_operations(folder: Path, turn: int) -> None:
     """Before and after an operation; the unsynced writes survive, are lost, or are torn."""
     killed_at_some(folder, {name: ALL[name] for name in list(ALL)[turn::4]})
@@ -47,7 +42,7 @@ def test_killed_at_some_operations(folder: Path, turn: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", [pytest.param(name, marks=SOAK) if name in LONG else name for name in ALL])
+@pytest.mark.parametrize("name", long_form(ALL, "tests.plugins.changes.crash_scenarios:undo"))
 def test_killed_at_every_operation(folder: Path, name: str) -> None:
     killed(folder, name, ALL[name], 850)
 

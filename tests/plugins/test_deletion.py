@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer import Typer
 
-from tests.conftest import engine_host
+from tests.conftest import engine_host, long_form
 from tests.plugins.changes.end_to_end.test_change_sets import Proposed
 from tests.request.examples import apply, mcp
 from tests.support import Done, Place, make_key, make_place, now_text, threegate
@@ -99,7 +99,7 @@ def commands_of(names: Iterable[str]) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("deleted", EACH)
+@pytest.mark.parametrize("deleted", long_form(EACH, "plugins", "plugins/changes", "plugins/agents", "plugins/tools"))
 def test_the_core_is_whole_without(deleted: str, tmp_path: Path) -> None:
     tree = tree_without(deleted, tmp_path)
     tree.init()
@@ -133,7 +133,7 @@ def test_era_is_whole_without_any(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("deleted", EACH)
+@pytest.mark.parametrize("deleted", long_form(EACH, "plugins"))
 def test_help_lists_what_is_there_and_nothing_else(deleted: str, tmp_path: Path) -> None:
     tree = tree_without(deleted, tmp_path)
     gone, there = commands_of(tree.lacking), commands_of({plugin.name for plugin in PLUGINS} - tree.lacking)

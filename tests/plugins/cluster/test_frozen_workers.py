@@ -41,6 +41,7 @@ def freeze(cluster: Cluster, name: str, run: Path) -> None:
     assert len([event for event in cluster.place.events("interrupted") if event["request_id"] == name]) == 1
 
 
+@pytest.mark.soak  # as the container below; tests/runners/test_leases.py has the lease of Monty
 def test_a_run_without_an_engine(tmp_path: Path) -> None:
     if (reason := missing_parts()) is not None:
         missing(reason)

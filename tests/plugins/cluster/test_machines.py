@@ -108,7 +108,7 @@ def code_of(answer: dict[str, Any]) -> str:
     return str(last.get("code") or last.get("status") or last["kind"])
 
 
-@pytest.mark.slow
+@pytest.mark.soak  # the page's test has four machines, too
 def test_three_machines(cluster: Cluster) -> None:
     """Attacks without a daemon, then the whole way, then workers, net and broker fail; an observer counts the runs."""
     count = Count(cluster)

@@ -41,7 +41,7 @@ def why(cluster: Cluster, name: str) -> str:
     return text
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_grants_and_several_operators(tmp_path: Path) -> None:
     """A worker judges both by its own settings and its own operators file, whatever the daemon's say."""
     if (reason := missing_parts()) is not None:

@@ -11,7 +11,7 @@ from tests.conftest import missing
 from tests.plugins.cluster.machines import Cluster, missing_parts
 from tests.plugins.cluster.test_machines import SLEEP, WORKERS, approve, running_on
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.root, pytest.mark.soak, pytest.mark.timeout(600)]
 
 
 def test_inputs_on_a_slow_link_end_no_run(tmp_path: Path) -> None:

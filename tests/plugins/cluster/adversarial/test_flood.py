@@ -15,7 +15,7 @@ from tests.plugins.cluster.machines import Cluster, inside, missing_parts, peak_
 from tests.plugins.cluster.test_machines import WORKERS, approve, running_on
 from threegate.core import limits
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.root, pytest.mark.soak, pytest.mark.timeout(600)]
 
 SLEEP = "import time\nfor i in range(300):\n    time.sleep(0.1)\n"
 FLOOD_SECONDS, FLOOD_BYTES = 20, 2 * limits.BROKER_RESULT_BYTES
