@@ -134,7 +134,7 @@ def _not_asked(why: str) -> Problem:
 def test_the_process_has_limits_of_time_memory_and_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shows = tmp_path / "monty"
     shows.write_text(
-        "#!/bin/sh\nwhile ! grep -q 'Max core file size *0 ' /proc/self/limits; do :; done\ncat /proc/self/limits >&2\n"
+        "#!/bin/sh\nwhile ! grep -q 'Max file size *0 ' /proc/self/limits; do :; done\ncat /proc/self/limits >&2\n"
     )
     shows.chmod(0o700)
     _, told = guarded_parse.ask("x\n", shows)

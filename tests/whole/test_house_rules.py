@@ -81,7 +81,6 @@ PRIVATE = {
     "request/test_code.py": (2, "lines and worker of the checker that cannot be caused"),
     "review/test_status_rows.py": (1, "what is kept must stay small"),
     "runners/test_egress.py": (1, "a kernel that takes no route"),
-    "runners/test_other_engines.py": (1, "what is missing of one image, without a run"),
     "plugins/serve/test_http_app.py": (1, "what is kept must stay small"),
     "plugins/page/test_page.py": (1, "serving would not return"),
     "plugins/page/test_passkey_in_a_browser.py": (2, "what the page hands to a passkey, before it signs"),

@@ -88,7 +88,7 @@ class Peer:
     def __init__(self, cluster: Cluster, identity: Path, space: str) -> None:
         with entered(space):
             self._connection = Broker(cluster.url, identity).connection()
-            self._connection.client_heartbeat = 0  # nobody beats between two calls of a test, which may be far apart
+            self._connection.heartbeat = 0  # nobody beats between two calls of a test, which may be far apart
             self._connection.connect()
         self.channel = self._connection.channel()
 
