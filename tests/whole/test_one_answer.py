@@ -28,10 +28,12 @@ from threegate.daemon.drafts import Inbox
 from threegate.daemon.log import Log
 from threegate.plugins.agents.door import Door
 from threegate.plugins.serve.requests import RequesterAccess
+from threegate.request.sandbox_contents import Contents
 from threegate.review.fitness import DRAFT_RULES
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
-from threegate.runners.era import blocked_runs
+from threegate.runners.era import blocked_runs, contents
+from threegate.trail.payloads import Validated
 
 LABELS = {
     "threegate.programs": "curl python3 sort",
@@ -283,6 +285,35 @@ def test_the_verdict_follows_an_engine_that_comes_and_goes(bench: Bench, monkeyp
             assert len(told) == 1, "nobody is notified again"
         finally:
             inbox.close()
+
+
+def test_a_draft_that_becomes_valid_is_told_like_a_new_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator installed what it lacked: people are notified, plugins see it, and the trail says it."""
+    monkeypatch.setattr(limits, "SANDBOX_KNOWN_SECONDS", 0.0)
+    found = [Contents(frozenset({"cat"})), Contents(frozenset({"cat", "sort"}))]
+    monkeypatch.setattr(contents, "contents", lambda *named: found[0])
+    path = drop(bench, Case("sort --version", "", ""))
+    told: list[object] = []
+    seen: list[Path] = []
+    inbox = Inbox(
+        bench.workspace,
+        bench.context.trail,
+        Log(quiet=True),
+        on_draft=lambda *draft: told.append(draft),
+        on_valid=seen.append,
+    )
+    try:
+        assert {rule for rule, *_ in ours(checked(bench, inbox, path)["findings"])} == {"TG904"}
+        assert (told, seen) == ([], [])
+        found.reverse()
+        assert checked(bench, inbox, path)["valid"]
+        assert (len(told), seen) == (1, [path])
+        found.reverse()
+        assert not checked(bench, inbox, path)["valid"]
+    finally:
+        inbox.close()
+    said = [event.payload.valid for event in bench.context.trail.events() if isinstance(event.payload, Validated)]
+    assert said == [False, True, False]
 
 
 def test_good_drafts_have_no_finding(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:

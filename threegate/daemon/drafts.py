@@ -72,6 +72,8 @@ class _Seen(NamedTuple):
     """Of a request."""
     sandbox: SandboxFacts | None = None
     """What was known of such runs."""
+    valid: bool | None = None
+    """What its last verdict said; None: there was none."""
 
 
 class _Looked(NamedTuple):
@@ -81,8 +83,8 @@ class _Looked(NamedTuple):
     run: KnownRun | None
     report: Report
     facts: os.stat_result
-    again: bool
-    """Whether file and inputs are what they were, and only what is known of the machine has changed."""
+    before: bool | None
+    """Whether it was valid, if file and inputs are what they were and only what is known of the machine has changed."""
 
 
 class _Owed(NamedTuple):
@@ -95,7 +97,7 @@ class _Owed(NamedTuple):
     asker: Owner | None
     run: KnownRun | None
     again: bool = False
-    """Whether it was delivered before with other findings about the machine: nobody is notified again."""
+    """Whether it said the same before, with other findings about the machine: nobody is notified again."""
 
 
 @dataclass
@@ -364,8 +366,8 @@ class Inbox:
             report = replace(report, findings=(*report.findings, *input_findings(request, digests), *fit))
         before = self._seen.get(key)
         self._seen[key] = seen = _Seen(identity_of(facts), tuple(places), need, sandbox)
-        again = before is not None and before[:3] == seen[:3]
-        return _Looked(folder.path / name, run, report, facts, again)
+        unchanged = before is not None and before[:3] == seen[:3]
+        return _Looked(folder.path / name, run, report, facts, before.valid if before and unchanged else None)
 
     def _quarantine(self, path: Path, facts: os.stat_result, owner: Owner, problem: str) -> None:
         """Something that is not a readable request: one line, one event, nothing else. Raises DiskFull."""
@@ -416,7 +418,7 @@ class Inbox:
 
     def _recorded(self, held: LockedTrail, looked: _Looked) -> _Owed | None:
         """Record one finding; return the verdict, None if it gets none. Raises DiskFull, TrailError, Unavailable."""
-        path, run, report, facts, again = looked
+        path, run, report, facts, before = looked
         if isinstance(report.request_id, str) and held.index.is_spent(report.request_id):
             self._left_alone(held, path, report, _owner(run, facts))
             return None
@@ -434,6 +436,9 @@ class Inbox:
             if exposure is not None and history is not None:  # only the trail knows which draft has a proposal
                 exposure = exposure.with_secret(secret_name(report.request.tool, history.proposal_sha256))
         valid = all(finding.severity != "error" for finding in findings)
+        again = valid is before
+        if (seen := self._seen.get(str(path))) is not None:
+            self._seen[str(path)] = seen._replace(valid=valid)
         rules = sorted({finding.rule for finding in findings})
         if not again and self._budget.take(_owner(run, facts)):
             validated = Validated(

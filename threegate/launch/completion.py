@@ -97,8 +97,11 @@ def finish(
     with disk_reserve(workspace.reserve):  # of a cancelled run too: its end is recorded on a full disk
         record_sha256 = write_record(run_folder, ran, () if released is None else released.files)
     reached, blocked = (
-        tuple(f"{item.host}:{item.port}" for item in outcome.destinations if item.allowed is allowed)
-        for allowed in (True, False)
+        tuple(f"{item.host}:{item.port}" for item in found)
+        for found in (
+            [item for item in outcome.destinations if item.reached],
+            [item for item in outcome.destinations if not item.allowed],
+        )
     )
     ended = _ENDS.get(outcome.status, payloads.Finished)(
         status=outcome.status,

@@ -137,8 +137,9 @@ def _enforced(facts: ResultFacts) -> Iterator[Item]:
     for name in sorted(facts.effective_limits):
         yield Fact("limit", f"{name}: {facts.effective_limits[name]}")
     for item in facts.destinations:
-        word = "reached" if item.allowed else "refused"
-        yield Field("network", f"{word} {item.host}:{item.port}, {item.bytes} bytes")
+        if item.reached or not item.allowed:  # what was allowed and not reached is named below
+            word = "reached" if item.allowed else "refused"
+            yield Field("network", f"{word} {item.host}:{item.port}, {item.bytes} bytes")
     if not facts.destinations:
         yield Field("network", "nothing was reached")
     for name in facts.network_not_reached:

@@ -73,6 +73,11 @@ class Destination:
     busy: bool = False
     """It answered 429 to a request that the proxy could read (plain http; inside TLS the status is not visible)."""
 
+    @property
+    def reached(self) -> bool:
+        """Whether anything passed: an allowed name may lead nowhere, or to a host that does not answer."""
+        return self.allowed and self.bytes > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -303,7 +303,7 @@ def _network(facts: ResultFacts) -> str:
     """What was reached, refused, and allowed but not reached, with the first names of each."""
     told = []
     for what, names in (
-        ("reached", [f"{item.host}:{item.port}" for item in facts.destinations if item.allowed]),
+        ("reached", [f"{item.host}:{item.port}" for item in facts.destinations if item.reached]),
         ("refused", [f"{item.host}:{item.port}" for item in facts.destinations if not item.allowed]),
         ("allowed and not reached", facts.network_not_reached),
     ):
@@ -311,7 +311,7 @@ def _network(facts: ResultFacts) -> str:
             more = len(names) - limits.RESULT_HOSTS
             shown = ", ".join(one_line(name) for name in names[: limits.RESULT_HOSTS])
             told.append(f"{what}: {shown}{f' and {more} more' if more > 0 else ''}")
-    if not any(item.allowed for item in facts.destinations):
+    if not any(item.reached for item in facts.destinations):
         told.insert(0, "no network was reached")
     return f"{'; '.join(told)}."
 

@@ -99,7 +99,7 @@ class ResultFacts:
             detail=outcome.detail,
             exit_code=outcome.exit_code,
             runtime_ms=outcome.wall_ms,
-            network_used=bool(outcome.destinations),
+            network_used=any(item.reached for item in outcome.destinations),
             destinations=outcome.destinations,
             artifacts=outcome.artifacts,
             stdout=outcome.stdout,
@@ -123,7 +123,7 @@ def _missing(request: Request, outcome: Outcome) -> tuple[str, ...]:
 
 
 def _not_reached(request: Request, outcome: Outcome) -> tuple[str, ...]:
-    reached = {(item.host, item.port) for item in outcome.destinations if item.allowed}
+    reached = {(item.host, item.port) for item in outcome.destinations if item.reached}
     return tuple(
         f"{item.host}:{item.port}" for item in request.network_allowlist if (item.host, item.port) not in reached
     )
