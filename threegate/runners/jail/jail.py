@@ -299,13 +299,14 @@ class Jail:
 
     @contextmanager
     def command(
-        self, argv: Sequence[str], *, begin: bool = True, info: int | None = None
+        self, argv: Sequence[str], *, begin: bool = True, info: int | None = None, until: int | None = None
     ) -> Iterator[tuple[list[str], list[int]]]:
         """The whole command line for `argv` in the jail, and the descriptors that it reads; they are closed
         with the block.
 
-        `begin` False leaves out the relays; bubblewrap writes information about the jail into `info`. Raises
-        Unavailable, with the Debian package, if a program is missing.
+        `begin` False leaves out the relays; bubblewrap writes information about the jail into `info`, and starts
+        nothing in it before something can be read from `until`. Raises Unavailable, with the Debian package, if a
+        program is missing.
         """
         _refuse_missing(relays=begin)
         with ExitStack() as held:
@@ -324,12 +325,12 @@ class Jail:
                 os.lseek(descriptor, 0, os.SEEK_END)
                 etc[path] = descriptor
             # Not on the line: the jail's first process keeps that, and it would show this machine's paths.
-            options = file("".join(f"{word}\0" for word in self._bubblewrap(filters, etc, info)))
+            options = file("".join(f"{word}\0" for word in self._bubblewrap(filters, etc, info, until)))
             # Set inside: a limit set outside would count all processes of the account.
             inside = [] if self.gated else ["/usr/bin/prlimit", f"--nproc={self.processes}", "--"]
             inside += ["/bin/sh", "-c", _BEGIN, "begin", *argv] if begin else argv
             line = [*self._staged(tables), "/usr/bin/bwrap", "--args", str(options), "--", *inside]
-            yield line, [*filters, *etc.values(), options, *([] if info is None else [info])]
+            yield line, [*filters, *etc.values(), options, *(each for each in (info, until) if each is not None)]
 
     @property
     def writable(self) -> tuple[Scratch, ...]:
@@ -386,10 +387,13 @@ class Jail:
             return line
         return [*line, "/usr/bin/prlimit", "--core=0", f"--nofile={limits.AGENT_OPEN_FILES}", "--"]
 
-    def _bubblewrap(self, filters: Sequence[int], etc: Mapping[str, int], info: int | None) -> list[str]:
+    def _bubblewrap(
+        self, filters: Sequence[int], etc: Mapping[str, int], info: int | None, until: int | None
+    ) -> list[str]:
         """The options of bubblewrap, environment included."""
         uid = str(self.person.uid)
         line = ["--info-fd", str(info)] if info is not None else []
+        line += ["--block-fd", str(until)] if until is not None else []
         line += "--unshare-user --unshare-ipc --unshare-pid --unshare-net --unshare-uts --unshare-cgroup-try".split()
         line += f"--disable-userns --die-with-parent --cap-drop ALL --hostname {self.person.host} --clearenv".split()
         if self.gated:  # else its signals to its process group would reach bubblewrap outside
@@ -465,11 +469,13 @@ class Jail:
         """
         # A session of its own inside: signals from Ctrl-C reach the agent's processes but not bubblewrap.
         words = ["/usr/bin/setsid", "--ctty", *argv] if terminal else argv
-        told, tells = os.pipe()
+        (told, tells), (waits, goes) = os.pipe(), os.pipe()
         with (
             open(told, "rb") as read,
             open(tells, "wb") as written,
-            self.command(words, begin=begin, info=tells) as (line, descriptors),
+            open(waits, "rb"),
+            open(goes, "wb", buffering=0) as go,
+            self.command(words, begin=begin, info=tells, until=waits) as (line, descriptors),
         ):
             try:
                 process = JailProcess(
@@ -492,6 +498,7 @@ class Jail:
                     if not self.gated:
                         # It is bubblewrap's own, but of the same account: the program may change its memory.
                         set_rlimits(self.account, [process.first_pid], {"nproc": self.processes})
+                    go.write(b"g")  # the program is not started before its first process has its limits
             except OSError as error:
                 process.wait_empty()
                 raise Unavailable(f"the jail's first process cannot be limited ({error})") from None
