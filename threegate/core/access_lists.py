@@ -1,6 +1,6 @@
 """POSIX access control lists: the accounts other than its owner that a folder is open to.
 
-Invariant: a list of ours names accounts, and gives the owning group and all others nothing. What is made in a folder
+Invariant: our lists name accounts, and give the owning group and all others nothing. What is made in a folder
 with a default list gets that list from the kernel; the file's mode then bounds what the list may give.
 """
 

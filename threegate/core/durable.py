@@ -47,7 +47,7 @@ _TRIES: Final = 3
 _FEW = 8
 """Up to this many files are synced one by one; for more, their whole file system is synced."""
 is_temporary: Final = re.compile(r"\.tmp-[0-9a-f]{16}").fullmatch
-"""Whether this is the name of a temporary file of ours: without its writer nothing refers to it."""
+"""Whether this is the name of one of our temporary files: without its writer nothing refers to it."""
 _libc = ctypes.CDLL(None, use_errno=True)
 _reserve: ContextVar[Path | None] = ContextVar("disk_reserve", default=None)
 _T = TypeVar("_T")

@@ -657,7 +657,7 @@ TOOLS_TMP_BYTES: Final = 256 * MIB
 TOOLS_STDERR_BYTES: Final = 4 * KIB
 """Of what a server writes to standard error, kept for its last line."""
 TOOLS_WORDS_CHARS: Final = 200
-"""Of a server's own words in a message of ours."""
+"""Of a server's own words in one of our messages."""
 TOOLS_KEPT: Final = 8
 """Processes of stateful servers that a daemon has at once."""
 TOOLS_IDLE_SECONDS: Final = 900.0

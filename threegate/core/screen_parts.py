@@ -17,7 +17,7 @@ _FEW: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A label of ours and a foreign value; the short screen shows at most `most` lines of it."""
+    """Our label and a foreign value; the short screen shows at most `most` lines of it."""
 
     label: str
     value: str
@@ -26,7 +26,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A label and a value of ours."""
+    """Our label and our value."""
 
     label: str
     value: str
@@ -34,7 +34,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A line of ours and a foreign text with numbered lines: code, or the words of a command. `label` names
+    """Our line and a foreign text with numbered lines: code, or the words of a command. `label` names
     it in other places.
 
     The short screen shows at most `most` lines; None for all.
@@ -48,7 +48,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """Foreign text, below a line of ours if there is one."""
+    """Foreign text, below our line if there is one."""
 
     text: str
     head: str = ""
@@ -58,7 +58,7 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A line of ours."""
+    """One of our lines."""
 
     text: str
 
@@ -68,7 +68,7 @@ Item = Field | Fact | Listing | Quote | Note
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading of ours and the items below it. `folded` is the line that the short screen shows in place of
+    """Our heading and the items below it. `folded` is the line that the short screen shows in place of
     the items, if any.
     """
 

@@ -16,8 +16,8 @@ from tests.conftest import few
 from tests.plugins.agents.people import ACCOUNT, Person, as_account
 from tests.support import cgroups, processes, wait_until
 from threegate.core import limits
-from threegate.runners.jail.jail import WALLS
 from threegate.runners.jail.jail_cgroup import JailCgroup
+from threegate.runners.jail.jail_trial import WALLS
 
 
 def one_line(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> None:

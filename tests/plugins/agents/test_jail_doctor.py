@@ -11,8 +11,8 @@ from tests.plugins.agents.people import ACCOUNT, Person
 from threegate.core.errors import Unavailable
 from threegate.core.settings import Settings
 from threegate.plugins.agents import jail_doctor
-from threegate.runners.jail import jail
-from threegate.runners.jail.jail import WALLS
+from threegate.runners.jail import jail, jail_trial
+from threegate.runners.jail.jail_trial import WALLS
 
 
 def test_there_is_a_line_for_each_wall(somebody: Person) -> None:
@@ -35,7 +35,7 @@ def test_what_is_measured_is_what_is_required() -> None:
     jail_programs()
     # No limit on processes holds for root, who runs no agent.
     account = jail.Account(ACCOUNT, 65534, 65534) if os.geteuid() == 0 else jail.Account.own()
-    measured = jail.measure_walls(account)
+    measured = jail_trial.measure_walls(account)
     assert tuple(measured) == WALLS and all(measured.values())
 
 
@@ -63,17 +63,17 @@ def test_missing_packages_and_libraries_are_named_with_what_installs_them(
     assert lines["agents: libraries"].seen == "missing uvicorn: no agent is started"
     assert lines["agents: libraries"].fix == "pip install 'threegate[agents,mcp]'"
     with pytest.raises(Unavailable, match="apt-get install bubblewrap util-linux$"):
-        jail.measure_walls(jail.Account.own())
+        jail_trial.measure_walls(jail.Account.own())
 
 
 @pytest.mark.jail
 def test_a_wall_that_does_not_hold_is_a_failure_and_stops_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jail_doctor, "measure_walls", lambda account: {"seccomp": False})
-    monkeypatch.setattr(jail, "measure_walls", lambda account: {"seccomp": False, "net namespace": True})
+    monkeypatch.setattr(jail_trial, "measure_walls", lambda account: {"seccomp": False, "net namespace": True})
     [line] = [line for line in jail_doctor.agent_lines(None, Settings(), True) if line.name == "agents: seccomp"]
     assert line.state == "failure"
     with pytest.raises(Unavailable, match="is incomplete here: seccomp;"):
-        jail.check_walls(jail.Account.own())
+        jail_trial.check_walls(jail.Account.own())
 
 
 def test_without_probes_no_jail_is_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,7 +171,7 @@ def texts_of_result(result: Mapping[str, Any]) -> bytes:
 
 
 def bounded_result(result: dict[str, Any], request_id: str) -> dict[str, Any]:
-    """A server's answer, or as much of it as fits, with a last block of ours that says where the rest is."""
+    """A server's answer, or as much of it as fits, with our own last block, which says where the rest is."""
     if _size(result) + _RESERVED <= limits.DOOR_ANSWER_BYTES:
         return result
     room = limits.DOOR_ANSWER_BYTES - 2 * _RESERVED

@@ -19,8 +19,9 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.plugins.agents.profile import load_profile, profile_names
 from threegate.runners.backend import DoctorLine, guarded
-from threegate.runners.jail.jail import Account, measure_walls, missing_packages
+from threegate.runners.jail.jail import Account, missing_packages
 from threegate.runners.jail.jail_cgroup import JailCgroup
+from threegate.runners.jail.jail_trial import measure_walls
 
 _NOBODY = "nobody"
 _EXTRAS: tuple[Extra, ...] = ("agents", "mcp")

@@ -52,6 +52,7 @@ from threegate.plugins.changes.projects import find_project
 from threegate.plugins.changes.registered_projects import project_remarks
 from threegate.plugins.changes.section import AgentsSettings
 from threegate.runners.jail import jail as jails
+from threegate.runners.jail import jail_trial
 from threegate.runners.jail.freezer import make_freezer, remove_freezer, thaw
 from threegate.runners.jail.host_log import HostLog, read_hosts
 from threegate.runners.jail.jail import Account, Bound, Jail, JailProcess
@@ -221,7 +222,7 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
             raise InvalidInput(f"--read {folder}: no such folder")
         read.append(refuse_project(folder, context.workspace, context.workspace_id, copied=False))
     key = _key(context, profile)
-    jails.check_walls(account)
+    jail_trial.check_walls(account)
     links = tuple(link for folder in (wanted.project, *wanted.read) for link in typed_links(folder))
     return _Plan(profile, program, account, root, tuple(dict.fromkeys(read)), links, key)
 
@@ -613,7 +614,7 @@ class _Launch:
             shown=wanted.shown or None,
             account=plan.account.name,
             requester=self._run.run_id,
-            walls=(*jails.WALLS, *(f"{what} limit" for what in self._cgroup.held)),
+            walls=(*jail_trial.WALLS, *(f"{what} limit" for what in self._cgroup.held)),
             missing=self._cgroup.missing,
             model=", ".join(plan.profile.models) or None,
             endpoint=plan.profile.host or None,

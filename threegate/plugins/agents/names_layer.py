@@ -23,7 +23,8 @@ from threegate.core.held_folder import hold_path
 from threegate.plugins.agents.held_paths import opened
 from threegate.plugins.agents.project_survey import Original, Survey
 from threegate.plugins.changes.trees import HeldTree, TreeEntry
-from threegate.runners.jail.jail import Account, Layered, layers_work
+from threegate.runners.jail.jail import Account, Layered
+from threegate.runners.jail.jail_trial import layers_work
 
 METACOPY: Final = "user.overlay.metacopy"
 REDIRECT: Final = "user.overlay.redirect"

@@ -45,7 +45,8 @@ from threegate.plugins.tools.server_command import pinned_command
 from threegate.plugins.tools.server_process import ServerError, open_server
 from threegate.plugins.tools.server_start import DROPPED, secret_values, server_account
 from threegate.runners.era.engine_answer import engine_url
-from threegate.runners.jail.jail import Account, check_walls
+from threegate.runners.jail.jail import Account
+from threegate.runners.jail.jail_trial import check_walls
 from threegate.trail import moves
 from threegate.trail.trail import LockedTrail
 

@@ -1,7 +1,7 @@
 """The only way out of a run by bubblewrap with an allowlist: a socket on the loopback of the run's own network
 namespace, and a proxy outside that accepts on it (docs/spec/6-runners.md, Network allowlist).
 
-Invariant: the run's namespace has no interface but lo, and nothing of ours runs in it; the proxy knows only this run's
+Invariant: the run's namespace has no interface but lo, and none of our code runs in it; the proxy knows only this run's
 pairs and ends with it. A proxy that ends earlier ends the way out and nothing else.
 """
 

@@ -5,7 +5,7 @@ Invariant: the program in the jail inherits no variable, no descriptor but its t
 `Jail` does not name. What it can write outside of the bound paths is bounded in bytes and in names, and it can
 have so many processes and no more. Paths reach bubblewrap through a separate mount namespace, in which they were bound
 before the account changed; so no folder above them must be accessible to the agent's account. Whether a
-restriction works here is determined by a trial run of the same command line (`measure_walls`), or read back from
+restriction works here is determined by a trial run of the same command line (`jail_trial`), or read back from
 outside before the program starts (ERA: `era/jailed_run.py`), never assumed.
 """
 
@@ -36,7 +36,6 @@ MODEL_PORT: Final = 8300
 HOSTS_PORT: Final = 8301
 NOT_STARTED: Final = 3
 """Exit code of a run whose jail could not be created."""
-_TRIAL_PROCESSES: Final = 12
 _STAGE: Final = "/dev/shm"
 """A folder that every account may enter on every Linux; the jail's mount namespace has an empty one there."""
 
@@ -50,23 +49,6 @@ PACKAGES: Final = {
     "/usr/bin/mount": "mount",
 }
 """The programs of a jail and the Debian package of each."""
-WALLS: Final = (
-    "mount namespace",
-    "pid namespace",
-    "net namespace",
-    "ipc namespace",
-    "user namespace",
-    "seccomp",
-    "no capabilities",
-    "no new privileges",
-    "empty environment",
-    "closed descriptors",
-    "read-only system",
-    "memory files limit",
-    "processes limit",
-)
-"""The restrictions without which no agent is started, by their names in the trail."""
-
 _ETC_OF_THE_HOST: Final = ("ld.so.cache", "ssl/certs", "alternatives", "ca-certificates", "localtime")
 """What programs need from /etc, without information about this machine's users."""
 
@@ -126,24 +108,6 @@ umask 077
 exec "$@"
 """
 """Starts the relays between loopback and the two sockets, then becomes the agent: the first process in the jail."""
-
-
-_MEASURE: Final = r"""
-printf '\0status\n'; cat /proc/self/status
-printf '\0namespaces\n'; for name in mnt pid net ipc user; do readlink /proc/self/ns/$name; done
-printf '\0environment\n'; wc -c </proc/1/environ
-printf '\0descriptors\n'; ls /proc/self/fd
-printf '\0mounts\n'; cat /proc/self/mountinfo
-printf '\0sizes\n'; stat -f -c '%b %S %c' /tmp /dev/shm
-printf '\0writable\n'
-for name in /proc/[!0-9]* /proc/sys/kernel/* /dev; do [ ! -w "$name" ] || [ -L "$name" ] || echo "$name"; done
-printf '\0processes\n'
-prlimit --nproc="$1" -- /bin/sh -c 'n=0; while [ $n -le "$1" ]; do sleep 9 & n=$((n + 1)); echo $n; done' - "$1"
-exit 0
-"""
-"""The trial's report about itself; `ls` has one descriptor of its own. The last part starts more processes than a lower
-limit allows, and lists those that it could start.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +272,7 @@ class Jail:
         nothing in it before something can be read from `until`. Raises Unavailable, with the Debian package, if a
         program is missing.
         """
-        _refuse_missing(relays=begin)
+        refuse_missing(relays=begin)
         with ExitStack() as held:
 
             def file(content: str | bytes) -> int:
@@ -546,102 +510,18 @@ def missing_packages(*, relays: bool = True) -> list[str]:
     return list(dict.fromkeys(absent))
 
 
-def _refuse_missing(*, relays: bool) -> None:
+def refuse_missing(*, relays: bool) -> None:
+    """Raises Unavailable with the Debian packages of what is missing."""
     if missing := missing_packages(relays=relays):
         raise Unavailable(
             f"{', '.join(missing)}: not installed, so there is no jail; on Debian: apt-get install {' '.join(missing)}"
         )
 
 
-def measure_walls(account: Account) -> dict[str, bool]:
-    """Whether each of WALLS is in force for this account, measured in a jail without an agent. Raises Unavailable."""
-    jail = Jail(account)
-    said = _trial(jail, ["/bin/sh", "-c", _MEASURE, "measure", str(_TRIAL_PROCESSES)])
-    parts = dict(part.split("\n", 1) for part in said.split("\0")[1:])
-    status = dict(line.split(":\t", 1) for line in parts["status"].splitlines() if ":\t" in line)
-    places = dict(line.split(":", 1) for line in parts["namespaces"].splitlines())
-    capabilities = {status.get(name, "?").strip("0") for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
-    found = {
-        f"{name} namespace": bool(places.get(short))
-        and places[short] != Path(f"/proc/self/ns/{short}").readlink().name.partition(":")[2]
-        for name, short in (("mount", "mnt"), ("pid", "pid"), ("net", "net"), ("ipc", "ipc"), ("user", "user"))
-    }
-    return {
-        **found,
-        "seccomp": status.get("Seccomp") == "2" and int(status.get("Seccomp_filters", "0")) >= 2,
-        "no capabilities": capabilities == {""},
-        "no new privileges": status.get("NoNewPrivs") == "1",
-        "empty environment": parts["environment"].strip() == "0",
-        "closed descriptors": parts["descriptors"].split() == ["0", "1", "2", "3"],
-        "read-only system": parts["writable"] == "",
-        "memory files limit": _bounded(parts["mounts"], parts["sizes"], jail.tmp_bytes),
-        "processes limit": 0 < len(parts["processes"].split()) < _TRIAL_PROCESSES,
-    }
-
-
-_DEVICES: Final = frozenset(f"/dev/{name}" for name in ("console", "full", "null", "random", "tty", "urandom", "zero"))
-"""What bubblewrap binds into /dev: in a container they come from a tmpfs, and are devices all the same."""
-
-
-def _bounded(mounts: str, sizes: str, tmp_bytes: int) -> bool:
-    """Whether every writable tmpfs of the jail is /tmp or /dev/shm, with its bounds."""
-    writable = []
-    for line in mounts.splitlines():
-        here, _, super_block = line.partition(" - ")
-        place, options = here.split()[4:6]
-        if super_block.startswith("tmpfs ") and "ro" not in options.split(",") and place not in _DEVICES:
-            writable.append(place)
-    measured = [tuple(map(int, line.split())) for line in sizes.splitlines()]
-    held = {(blocks * size, names) for blocks, size, names in measured}
-    return sorted(writable) == ["/dev/shm", "/tmp"] and held == {(tmp_bytes, tmp_bytes // limits.TMP_BYTES_PER_NAME)}
-
-
 def _covered(names: Sequence[str], source: str) -> list[str]:
     """The options that bind `source`, with the name filled in, read-only over each name that /proc has here."""
     found = (name for name in names if os.path.lexists(f"/proc/{name}"))
     return [word for name in found for word in ("--ro-bind", source.format(name), f"/proc/{name}")]
-
-
-def check_walls(account: Account) -> None:
-    """Raises Unavailable with the reason if the jail cannot be created here, or one of WALLS is not in force in it."""
-    _refuse_missing(relays=True)  # an agent's jail needs them, the one that is measured does not
-    wrong = [name for name, holds in measure_walls(account).items() if not holds]
-    if wrong:
-        raise Unavailable(
-            f"the jail is incomplete here: {', '.join(wrong)}; no agent is started without a complete one"
-        )
-
-
-def layers_work(account: Account, layered: Layered, probe: str) -> bool:
-    """Whether such an overlay can be had here, tested by mounting one: its file `probe` has to have one word in it,
-    its own name, and a file can be made if it is writable.
-    """
-    tree = layered.target
-    write = "" if layered.work is None else f": >{tree}/.threegate-trial && rm {tree}/.threegate-trial && "
-    try:
-        return _trial(Jail(account, layered=(layered,)), ["/bin/sh", "-c", f"{write}cat {tree}/{probe}"]) == probe
-    except Unavailable:
-        return False
-
-
-def _trial(jail: Jail, argv: Sequence[str]) -> str:
-    with jail.command(argv, begin=False) as (line, descriptors):
-        try:
-            done = subprocess.run(
-                line,
-                env={},
-                cwd="/",
-                pass_fds=descriptors,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=limits.AGENT_TRIAL_SECONDS,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unavailable(f"the jail cannot be tested ({type(error).__name__})") from None
-    if done.returncode == 0:
-        return done.stdout.decode("utf-8", "replace")
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    raise Unavailable(why_not(said[-1] if said else f"exit code {done.returncode}"))
 
 
 def why_not(said: str) -> str:

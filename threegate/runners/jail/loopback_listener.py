@@ -1,8 +1,8 @@
 """A listening socket on the loopback of a run's network namespace, made from outside, for a proxy that stays outside.
 
-Invariant: no process of ours runs inside the jail. A helper enters only the network namespace of the run (and the user
-namespace that owns it, without which the kernel lets an ordinary user in nowhere), sends the socket back and exits. A
-namespace that this process is itself in is refused, so the proxy never listens on the machine's own loopback.
+Invariant: none of our processes runs inside the jail. A helper enters only the network namespace of the run (and the
+user namespace that owns it, without which the kernel lets an ordinary user in nowhere), sends the socket back and
+exits. A namespace that this process is itself in is refused, so the proxy never listens on the machine's own loopback.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ import pytest
 from tests.plugins.agents.conftest import jail_programs, somebody  # noqa: F401 a fixture
 from tests.plugins.agents.people import ACCOUNT, Person, as_account, python
 from threegate.core import limits
-from threegate.runners.jail.jail import WALLS, Account, Bound, Jail, measure_walls
+from threegate.runners.jail.jail import Account, Bound, Jail
+from threegate.runners.jail.jail_trial import WALLS, measure_walls
 
 _ADD_KEY, _USER_KEYRING = 248, -4
 _BOUNDS = re.compile(r"size=\d+,nr_inodes=\d+,")
