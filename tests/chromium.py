@@ -56,6 +56,7 @@ class Chromium:
         self.session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network", "Audits"):
             self.send(f"{domain}.enable")
+        self.send("Page.setLifecycleEventsEnabled", enabled=True)
         self.size(1280, 1000)
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
@@ -98,11 +99,16 @@ class Chromium:
         self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
     def open(self, url: str) -> None:
-        """Go there and wait until it is loaded."""
+        """Go there and wait until it is loaded: this page, and not one that a click before it was still loading."""
         before = len(self.events)
-        self.send("Page.navigate", url=url)
+        loader = self.send("Page.navigate", url=url)["loaderId"]
         until = time.monotonic() + 60
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events[before:]):
+
+        def loaded(event: dict[str, Any]) -> bool:
+            told = event["params"]
+            return event["method"] == "Page.lifecycleEvent" and (told["loaderId"], told["name"]) == (loader, "load")
+
+        while not any(map(loaded, self.events[before:])):
             self._receive(until - time.monotonic())
 
     def js(self, expression: str) -> Any:
