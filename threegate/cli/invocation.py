@@ -50,6 +50,8 @@ class RootOptions:
 
     workspace: str = ""
     json: bool = False
+    passed_over: Path | None = None
+    """The workspace that was named as not used."""
 
 
 _Key = TypeVar("_Key", bound="VerifierKey")
@@ -57,11 +59,17 @@ _Key = TypeVar("_Key", bound="VerifierKey")
 ROOT = RootOptions()
 
 
-def workspace_here() -> Workspace:
-    """The workspace of --workspace, THREEGATE_WORKSPACE, or the current folder or one above it. Raises
-    NoWorkspace.
+def workspace_here(*, only_own: bool = False) -> Workspace:
+    """The workspace of --workspace, THREEGATE_WORKSPACE, the current folder or one above it, or the default place
+    (`find_workspace`); one here that is not used is named. Raises NoWorkspace.
     """
-    return find_workspace(explicit=ROOT.workspace or None)
+
+    def pass_over(root: Path) -> None:
+        if root != ROOT.passed_over:
+            ROOT.passed_over = root
+            warn(f"{root}: a workspace that you did not make here, so it is not used; to use it: --workspace {root}")
+
+    return find_workspace(explicit=ROOT.workspace or None, only_own=only_own, pass_over=pass_over)
 
 
 def context_here() -> Context:
