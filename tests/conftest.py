@@ -247,10 +247,12 @@ def own_state(
     state = folder_in_memory / "state" if folder_in_memory else tmp_path_factory.mktemp("state")
     state.mkdir(exist_ok=True)
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    monkeypatch.setenv("XDG_DATA_HOME", str(state / "data"))
     monkeypatch.delenv("THREEGATE_WORKSPACE", raising=False)
     if (command := sys.modules.get("threegate.cli.invocation")) is not None:  # what a command of another test was told
         monkeypatch.setattr(command.ROOT, "workspace", "")
         monkeypatch.setattr(command.ROOT, "json", False)
+        monkeypatch.setattr(command.ROOT, "passed_over", None)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -43,7 +43,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def threegate(
     workspace: str = typer.Option(
-        "", "--workspace", "-w", metavar="DIR", help="The workspace; default: here or above."
+        "", "--workspace", "-w", metavar="DIR", help="The workspace; default: here or above, else your own."
     ),
     json_: bool = typer.Option(False, "--json", help="Print JSON, for every command that prints."),
     version: bool = typer.Option(

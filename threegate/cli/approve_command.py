@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,7 @@ from threegate.cli.invocation import (
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
+from threegate.daemon.own_daemon import daemon_at_own_place
 from threegate.launch.context import Context
 from threegate.request.model import CHOICES
 from threegate.review.countersign import (
@@ -147,10 +149,11 @@ def approve(
             sealed = seal(context, reviewed, acting.name)
             signed = sign(sealed, acting.key)
         done = finish(context, reviewed, sealed, signed, reason, reading)
-    if quiet:
-        emit_json({**promoted_json(done, sealed), "daemon_runs": context.workspace.daemon_lock_held()})
-    else:
-        tell(done, daemon_runs=context.workspace.daemon_lock_held())
+    with daemon_at_own_place(context.workspace, context.policy.settings) as daemon_runs:
+        if quiet:
+            emit_json({**promoted_json(done, sealed), "daemon_runs": daemon_runs()})
+        else:
+            tell(done, daemon_runs=daemon_runs())
 
 
 def _approve_group(
@@ -174,19 +177,25 @@ def _approve_group(
             for one, promoted in zip(sealed.sealed, delivered, strict=True):
                 done.append((promoted, one))
         finally:
-            runs = context.workspace.daemon_lock_held()
-            if quiet:
-                members = [promoted_json(promoted, one) for promoted, one in done]
-                left_out = [{"file": file, "why": why} for file, why in group.left_out]
-                emit_json({"batch_sha256": batch, "members": members, "left_out": left_out, "daemon_runs": runs})
-            else:
-                for promoted, _ in done:
-                    say(f"approved  {promoted.path}")
-                    if promoted.waits_for_quorum:
-                        say(f"waits     for further operators: threegate approve {promoted.path.name}")
-                    _tell_kept(promoted)
-                say(f"batch     {batch}, {len(done)} of {len(sealed.sealed)} approved")
-                _tell_no_daemon(daemon_runs=runs)
+            with daemon_at_own_place(context.workspace, context.policy.settings) as daemon_runs:
+                _tell_group(done, group, batch, len(sealed.sealed), daemon_runs=daemon_runs(), quiet=quiet)
+
+
+def _tell_group(
+    done: Sequence[tuple[Promoted, Sealed]], group: Group, batch: str, of: int, *, daemon_runs: bool, quiet: bool
+) -> None:
+    if quiet:
+        members = [promoted_json(promoted, one) for promoted, one in done]
+        left_out = [{"file": file, "why": why} for file, why in group.left_out]
+        emit_json({"batch_sha256": batch, "members": members, "left_out": left_out, "daemon_runs": daemon_runs})
+        return
+    for promoted, _ in done:
+        say(f"approved  {promoted.path}")
+        if promoted.waits_for_quorum:
+            say(f"waits     for further operators: threegate approve {promoted.path.name}")
+        _tell_kept(promoted)
+    say(f"batch     {batch}, {len(done)} of {of} approved")
+    _tell_no_daemon(daemon_runs=daemon_runs)
 
 
 def _countersign(
@@ -207,6 +216,8 @@ def _countersign(
             reading = None if yes else reader.read()
             one = countersign(context, prepared, acting.name, acting.key, reading=reading)
             rows = [_countersigned(one, quiet=quiet)]
+    with daemon_at_own_place(context.workspace, context.policy.settings):
+        pass  # the daemon runs what has its quorum now
     if quiet:
         emit_json(rows if group else rows[0])
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,7 +27,7 @@ from threegate.approval.shown.messages import put as put
 from threegate.approval.shown.messages import redraw as redraw
 from threegate.approval.shown.messages import say as say
 from threegate.core import durable, limits
-from threegate.core.errors import InvalidInput
+from threegate.core.errors import InvalidInput, NoWorkspace
 from threegate.core.settings import parse_duration
 from threegate.core.workspace import Workspace, find_workspace
 
@@ -50,6 +52,8 @@ class RootOptions:
 
     workspace: str = ""
     json: bool = False
+    passed_over: Path | None = None
+    """The workspace that was named as not used."""
 
 
 _Key = TypeVar("_Key", bound="VerifierKey")
@@ -57,11 +61,25 @@ _Key = TypeVar("_Key", bound="VerifierKey")
 ROOT = RootOptions()
 
 
-def workspace_here() -> Workspace:
-    """The workspace of --workspace, THREEGATE_WORKSPACE, or the current folder or one above it. Raises
-    NoWorkspace.
+def workspace_here(*, only_own: bool = False) -> Workspace:
+    """The workspace of --workspace, THREEGATE_WORKSPACE, the current folder or one above it, or the default place
+    (`find_workspace`); one here that is not used is named. Raises NoWorkspace.
     """
-    return find_workspace(explicit=ROOT.workspace or None)
+
+    def pass_over(root: Path) -> None:
+        if root != ROOT.passed_over:
+            ROOT.passed_over = root
+            warn(f"{root}: a workspace that you did not make here, so it is not used; to use it: --workspace {root}")
+
+    return find_workspace(explicit=ROOT.workspace or None, only_own=only_own, pass_over=pass_over)
+
+
+def threegate_here(workspace: Workspace) -> str:
+    """How the program is called for this workspace, from where this process is."""
+    with suppress(NoWorkspace):
+        if find_workspace().root.samefile(workspace.root):
+            return "threegate"
+    return f"threegate --workspace {shlex.quote(str(workspace.root))}"
 
 
 def context_here() -> Context:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import stat
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -23,6 +24,7 @@ from threegate.core.durable import disk_reserve, until_it_fits
 from threegate.core.errors import InvalidInput, NoWorkspace, Unavailable
 from threegate.core.file_names import SETTINGS_FILE, is_agent_run_id
 from threegate.core.held_folder import HeldFolder, hold_below
+from threegate.core.user_state import UserState
 
 if TYPE_CHECKING:
     from threegate.core.settings import Settings
@@ -33,6 +35,7 @@ STATES = ("approved", "running", "finished", "refused")
 LOCK_SECONDS = 1.0
 """How long a daemon waits for the lock of one that has just ended."""
 _LOCK_PAUSE_SECONDS = 0.02
+_CLAIMED_ID = re.compile(rb"""^[^#\n]*\bid *= *["'](ws-[0-9a-f]{32})["']""", re.MULTILINE).search
 
 _FOLDERS = {
     "inbox": 0o700,
@@ -135,6 +138,10 @@ class Workspace:
         """The audit-safe events of gate 3a, one JSON line a decision (docs/spec/3-aana.md)."""
         self.output_file = self.control / "output.json"
         """The last line of output of each running request, while a daemon runs; derived, for who watches."""
+        self.launchers_file = self.control / "launchers.lock"
+        """Locked by each command that needs a daemon, and by the daemon that they share once none does."""
+        self.daemon_log = self.control / "daemon.log"
+        """What that daemon logs."""
         self.servers_file = self.control / "servers.json"
         """What the processes of stateful servers have done, while a daemon runs; derived, for who signs the next
         call.
@@ -359,10 +366,36 @@ class AgentRun:
         return self
 
 
-def find_workspace(start: Path | None = None, explicit: str | None = None) -> Workspace:
-    """The workspace of `explicit`, of THREEGATE_WORKSPACE, or the nearest parent with threegate.toml.
+def default_workspace() -> Path:
+    """Where a user's workspace is that belongs to no folder: below XDG_DATA_HOME (default ~/.local/share)."""
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(f"{base}/threegate/workspace")
 
-    Raises NoWorkspace.
+
+def is_own_workspace(root: Path) -> bool:
+    """Whether this user made or adopted the workspace at this place: a repository can bring one along, with operators
+    and settings of its own. Raises nothing.
+    """
+    try:
+        # Only what the file claims: whether it is true, the user's own state says.
+        claimed = _CLAIMED_ID(durable.read_regular(root / SETTINGS_FILE, max_bytes=limits.SETTINGS_BYTES))
+        kept = UserState.of(claimed[1].decode()).read_head() if claimed else None
+        return kept is not None and Path(str(kept.get("path", ""))).samefile(root)
+    except (OSError, ValueError, RuntimeError, Unavailable):
+        return False
+
+
+def find_workspace(
+    start: Path | None = None,
+    explicit: str | None = None,
+    *,
+    only_own: bool = False,
+    pass_over: Callable[[Path], None] = lambda root: None,
+) -> Workspace:
+    """The workspace of `explicit`, of THREEGATE_WORKSPACE, or the nearest one at `start` or above that this user made
+    or adopted; then the one at the default place; then, unless `only_own`, the nearest one whoever made it.
+
+    `pass_over` is called with a nearer one that is not used because this user did not make it. Raises NoWorkspace.
     """
     named = explicit or os.environ.get("THREEGATE_WORKSPACE")
     if named:
@@ -371,9 +404,17 @@ def find_workspace(start: Path | None = None, explicit: str | None = None) -> Wo
             raise NoWorkspace(f"{root}: no workspace here (no {SETTINGS_FILE}); make one with: threegate init {named}")
         return Workspace(root)
     here = (start or Path.cwd()).absolute()
-    for folder in (here, *here.parents):
-        if (folder / SETTINGS_FILE).is_file():
-            return Workspace(folder)
+    there = [folder for folder in (here, *here.parents) if (folder / SETTINGS_FILE).is_file()]
+    found = next(filter(is_own_workspace, there), None)
+    if found is None:
+        with suppress(RuntimeError):  # an account without a home
+            found = default_workspace() if (default_workspace() / SETTINGS_FILE).is_file() else None
+    if found is None and not only_own:
+        found = next(iter(there), None)
+    if there and there[0] != found:
+        pass_over(there[0])
+    if found is not None:
+        return Workspace(found)
     raise NoWorkspace(
         f"{here}: no workspace here or above; make one with: threegate init DIR, or name it with --workspace"
     )

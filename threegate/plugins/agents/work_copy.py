@@ -20,7 +20,7 @@ from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import hold_path, open_beneath
 from threegate.core.user_state import UserState
-from threegate.core.workspace import AgentRun, Workspace
+from threegate.core.workspace import AgentRun, Workspace, default_workspace
 from threegate.plugins.agents.git_history import make_history
 from threegate.plugins.agents.git_repository import NoHistory, Repository, config_home
 from threegate.plugins.agents.held_paths import FOLDER, read_inside
@@ -57,8 +57,9 @@ def refuse_project(path: Path, workspace: Workspace, workspace_id: str, *, copie
             f"{path}: is the workspace itself; make one that is a folder of its own in the project: "
             "threegate init .threegate"
         )
-    refused = {home: "your home folder", own: "the workspace"}
-    for key in (home / ".ssh", home / ".gnupg", config_home() / "threegate", UserState.of(workspace_id).folder):
+    default = default_workspace().parent.resolve()
+    refused = {home: "your home folder", own: "the workspace", default: "your own workspace"}
+    for key in (home / ".ssh", home / ".gnupg", config_home() / "threegate", UserState.of(workspace_id).folder.parent):
         refused.setdefault(key.resolve(), "a folder with keys")
     for folder, what in refused.items():
         if root == folder or (root in folder.parents and not (copied and folder == own)):

@@ -19,7 +19,7 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.held_folder import HeldFolder, hold_path
 from threegate.core.settings import Settings
-from threegate.core.workspace import Workspace
+from threegate.core.workspace import Workspace, default_workspace
 from threegate.plugins.changes.action import DELIVERIES, Deliver, ProjectPlace
 from threegate.plugins.changes.section import ProjectSettings
 
@@ -128,6 +128,9 @@ def check_new(workspace: Workspace, place: ProjectPlace) -> None:
         )
     if root in real.parents:
         raise InvalidInput(f"{real}: is in the workspace; a project is a folder elsewhere")
+    default = Path(os.path.realpath(default_workspace().parent))
+    if default in (real, *real.parents) or real in default.parents:
+        raise InvalidInput(f"{real}: is in, or contains, your own workspace; a project is a folder elsewhere")
     home = Path(os.path.realpath(Path.home()))
     if real == home or real in home.parents:
         raise InvalidInput(f"{real}: is or contains the home folder; a project is a folder below it")

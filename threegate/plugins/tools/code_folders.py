@@ -16,7 +16,7 @@ from typing import Final
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.plugins.tools.reached_code import Named, parts_of
-from threegate.runners.jail.program_folder import holds_home, tree_of
+from threegate.runners.jail.program_folder import holds_home, is_shared, tree_of
 
 Entries = list[tuple[str, os.stat_result]]
 """Each entry of a tree by its path below the root, which is ".": what lstat says of it."""
@@ -58,7 +58,7 @@ def places_of(named: Named) -> Iterator[Path]:
 def refuse_shared(place: Path) -> None:
     """Refuse a folder that does not belong to one server. Raises Refused `tools_unsafe`."""
     home = Path.home().resolve()
-    if place.is_dir() and (holds_home(place, home) or place == home / ".local" or place in _SHARED):
+    if place.is_dir() and (is_shared(place, home) or place in _SHARED):
         raise Refused(
             "tools_unsafe",
             f"{place}: the server's code is in this folder, which has much more in it; install the server into a "

@@ -1,6 +1,6 @@
 """Which folders a jail needs to run a program.
 
-Invariant: none of them is the home folder, or a folder that contains it.
+Invariant: none of them is the home folder, the user's own workspace, or a folder that contains one of these.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 
 from threegate.core import limits
 from threegate.core.errors import Unavailable
+from threegate.core.workspace import default_workspace
 
 _SYSTEM: Final = Path("/usr")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -34,8 +35,15 @@ def tree_of(real: Path) -> Path:
         candidate = real.parent.parent
     else:
         return real
-    # ~/.local has bin and lib, and with them everything else that the person installed.
-    return real if holds_home(candidate, home) or candidate == home / ".local" else candidate
+    return real if is_shared(candidate, home) else candidate
+
+
+def is_shared(folder: Path, home: Path) -> bool:
+    """Whether a folder has what no program needs: the home folder, the user's own workspace, or ~/.local with bin and
+    lib, and with them everything else that the person installed.
+    """
+    own = default_workspace().resolve()
+    return holds_home(folder, home) or folder in (home / ".local", own, *own.parents)
 
 
 def holds_home(folder: Path, home: Path) -> bool:
