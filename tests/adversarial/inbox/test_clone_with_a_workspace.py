@@ -1,4 +1,4 @@
-"""A repository that somebody clones has a whole workspace in it: settings, operators, and a request that these approved.
+"""A clone has a whole workspace in it: settings, operators, and a request that these approved.
 
 Nothing of it runs by any command, whether or not the person has a workspace of their own. If they have, it is not even
 read: what they type in the clone concerns their own.
