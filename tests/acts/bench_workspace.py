@@ -121,7 +121,7 @@ none
 def make_bench(folder: Path) -> Bench:
     """A new workspace with the operator alice."""
     key = make_key(folder, "alice")
-    made = init_workspace(folder / "ws", operator="alice", public_key=key.with_suffix(".pub"))
+    made = init_workspace(folder / "ws", key.with_suffix(".pub").read_text(), operator="alice")
     return Bench(made.workspace, {"alice": key})
 
 

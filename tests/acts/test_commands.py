@@ -10,7 +10,8 @@ import pytest
 from tests.acts.bench_workspace import Bench
 from tests.approval.material import make_key
 from threegate.acts.approve import known_operators
-from threegate.acts.signing_key import acting_operator, read_public
+from threegate.acts.operator_keys import keys_of_file
+from threegate.acts.signing_key import acting_operator
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput
 from threegate.review.compare import compare
@@ -85,4 +86,4 @@ def test_who_acts_is_found_by_the_key(bench: Bench, monkeypatch: pytest.MonkeyPa
     for arguments in ({"name": "nobody"}, {"name": "alice"}, {"key": make_key(tmp_path, "stranger")}):
         with pytest.raises(InvalidInput):
             acting_operator(operators, **arguments)  # type: ignore[arg-type]
-    assert read_public(tmp_path / "missing") is None
+    assert keys_of_file(tmp_path / "missing") == ()

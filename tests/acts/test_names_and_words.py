@@ -10,7 +10,6 @@ import pytest
 from tests.acts.bench_workspace import Bench
 from tests.support import era_draft
 from threegate.cli import execute as run
-from threegate.setup.init import init_workspace
 
 
 def root(bench: Bench) -> list[str]:
@@ -88,7 +87,10 @@ def test_init_calls_a_key_new_only_once(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    first = init_workspace(tmp_path / "one")
-    assert first.new_key is not None
-    second = init_workspace(tmp_path / "two")
-    assert second.new_key is None and second.public_key == first.public_key
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    made = []
+    for name in ("one", "two"):
+        assert run(["--json", "init", str(tmp_path / name)]) == 0
+        made.append(json.loads(capfd.readouterr().out))
+    assert made[0]["new_key"] == str(tmp_path / "config" / "threegate" / "operator_ed25519")
+    assert made[1]["new_key"] is None and made[1]["key"] == made[0]["key"]

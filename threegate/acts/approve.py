@@ -18,7 +18,7 @@ from threegate.approval.launch import launch_checks
 from threegate.approval.operators import Operators
 from threegate.approval.shown.request_sections import job_exposure, shown_request, signed_text
 from threegate.approval.shown.time_read import Reading
-from threegate.approval.signature import sign_statement
+from threegate.approval.signature import KeySource, sign_statement
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError
 from threegate.approval.statement import BatchPlace, SignedApproval, Statement, format_utc, render_signed
 from threegate.core import durable, limits
@@ -135,7 +135,7 @@ def seal_as(context: Context, reviewed: ReviewedDraft, statement: Statement) -> 
     return sealed
 
 
-def sign(sealed: Sealed, key: Path) -> bytes:
+def sign(sealed: Sealed, key: KeySource) -> bytes:
     """The signature file. ssh-keygen may ask on the terminal. Raises InvalidInput, Unavailable."""
     statement = sealed.statement.to_bytes()
     return render_signed(statement, sign_statement(statement, key, NAMESPACE_APPROVAL))

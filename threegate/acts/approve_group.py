@@ -16,7 +16,7 @@ from pathlib import Path
 from threegate.acts.approve import Promoted, Sealed, moment_for, promote, seal
 from threegate.acts.list_drafts import drafts_of
 from threegate.approval.shown.time_read import Reading
-from threegate.approval.signature import sign_statement
+from threegate.approval.signature import KeySource, sign_statement
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL
 from threegate.approval.statement import Batch, BatchPlace, render_signed
 from threegate.core import limits
@@ -113,7 +113,7 @@ def seal_group(context: Context, group: Group, approved_by: str) -> SealedGroup:
     return SealedGroup(sealed, Batch(risk, tuple(one.statement for one in sealed)))
 
 
-def sign_group(group: SealedGroup, key: Path) -> bytes:
+def sign_group(group: SealedGroup, key: KeySource) -> bytes:
     """The signature file of every member. ssh-keygen asks once. Raises InvalidInput, Unavailable."""
     data = group.batch.to_bytes()
     return render_signed(data, sign_statement(data, key, NAMESPACE_APPROVAL))

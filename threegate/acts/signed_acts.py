@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from threegate.acts.signing_key import Acting, asks_nothing
+from threegate.acts.signing_key import Acting
 from threegate.approval.act import check_act
 from threegate.approval.signature import sign_statement
 from threegate.approval.ssh_wire import NAMESPACE_ACT
@@ -88,7 +88,7 @@ def decide(
     actor = f"operator:{acting.name}"
     if ask:
         return OperatorDecision(actor, sign_act(context, acting, kind, about))
-    if asks_nothing(acting.key):
+    if acting.asks == "nothing":
         with suppress(InvalidInput, Unavailable, Refused):
             return OperatorDecision(actor, sign_act(context, acting, kind, about, ask=False), account)
     return OperatorDecision(actor)

@@ -5,43 +5,44 @@ Invariant: this only chooses; whether the key may act is decided when its signat
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from threegate.acts.operator_keys import keys_of_file, operator_keys
+from threegate.approval.key_files import Asks
 from threegate.approval.operators import Operators
-from threegate.approval.ssh_wire import MalformedError, PublicKey, decode_base64, parse_key
+from threegate.approval.signature import KeySource, what_it_asks
+from threegate.approval.ssh_wire import PublicKey
 from threegate.core.errors import InvalidInput
-
-_NAMES = ("id_ed25519", "id_ecdsa", "id_ed25519_sk", "id_ecdsa_sk", "id_rsa")
 
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """An operator's name and the key file for ssh-keygen."""
+    """An operator's name and the key for ssh-keygen."""
 
     name: str
-    key: Path
+    key: KeySource
+
+    @property
+    def asks(self) -> Asks:
+        """What a signature with this key asks the person for."""
+        return what_it_asks(self.key)
 
 
 def acting_operator(operators: Operators, *, name: str = "", key: Path | None = None) -> Acting:
     """The name and the key to sign with, completing what was given. Raises InvalidInput if it is ambiguous.
 
-    Without a key, the user's own keys and the one that `init` made are searched for one of that name.
+    Without a key, the keys that the person has (`operator_keys`) are searched for one of that name.
     """
     names = sorted({entry.name for entry in operators.entries})
     if name and name not in names:
         raise InvalidInput(
             f"{name}: not in operators (it has {', '.join(names)}); add them with: threegate operator add"
         )
-    keys = [key] if key is not None else _own_keys()
-    for path in keys:
-        public = read_public(path)
-        if public is None:
-            continue
-        found = [found for found in names if _may(operators, found, public) and found == (name or found)]
+    for own in operator_keys() if key is None else keys_of_file(key):
+        found = [found for found in names if _may(operators, found, own.public) and found == (name or found)]
         if len(found) == 1:
-            return Acting(found[0], path)
+            return Acting(found[0], own.signs_with)
     if key is not None:
         if name:
             return Acting(name, key)
@@ -54,26 +55,6 @@ def acting_operator(operators: Operators, *, name: str = "", key: Path | None = 
     )
 
 
-def read_public(path: Path) -> PublicKey | None:
-    """The public half of a key file: the certificate or .pub beside it, or the file itself. None when there is none."""
-    stem = str(path).removesuffix(".pub")
-    # The certificate first: with it, ssh-keygen signs as the name that the CA gave.
-    candidates = [path] if path.suffix == ".pub" else [Path(f"{stem}-cert.pub"), Path(f"{stem}.pub")]
-    for candidate in candidates:
-        try:
-            parts = candidate.read_text("ascii").split()
-            return parse_key(decode_base64(parts[1]))
-        except (OSError, UnicodeDecodeError, IndexError, MalformedError):
-            continue
-    return None
-
-
-def asks_nothing(path: Path) -> bool:
-    """Whether this key can sign without a touch; a FIDO key needs one."""
-    public = read_public(path)
-    return public is not None and not public.hardware
-
-
 def _may(operators: Operators, name: str, public: PublicKey) -> bool:
     certificate = public.certificate
     return any(
@@ -82,10 +63,3 @@ def _may(operators: Operators, name: str, public: PublicKey) -> bool:
         else (not entry.authority and entry.key.blob == public.blob)
         for entry in operators.of(name)
     )
-
-
-def _own_keys() -> list[Path]:
-    config = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    own = [Path.home() / ".ssh" / name for name in _NAMES]
-    own.append(Path(config) / "threegate" / "operator_ed25519")
-    return [path for path in own if path.is_file()]

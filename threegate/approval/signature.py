@@ -1,8 +1,9 @@
-"""Sign and verify with the operator's own ssh-keygen: the only module of this gate that uses the operating system.
+"""Sign and verify with the operator's own ssh-keygen: only this module and `ssh_agent` start programs in this gate.
 
 Invariant: ssh-keygen is started by its absolute path with our environment (TZ=UTC, no locale), and reads only snapshots
 of bytes that were checked before; the signing key's is the only file name passed to it that another account could
-change.
+change. It asks only on a terminal, a passphrase once for each command, and neither a passphrase nor a PIN while
+`never_asking` is in effect.
 """
 
 from __future__ import annotations
@@ -11,25 +12,101 @@ import os
 import select
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from threegate.approval.key_files import Asks, PrivateFile, PublicLine, read_private, read_public
 from threegate.approval.operators import Operators
+from threegate.approval.ssh_agent import OwnAgent, keys_in_agent
 from threegate.approval.ssh_wire import MalformedError, SshSignature, parse_armor
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Unavailable
 
 SSH_KEYGEN: Final = "/usr/bin/ssh-keygen"
 _VERIFY_ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "TZ": "UTC", "LC_ALL": "C"}
-# What ssh-keygen needs to find the key, an agent or a token, and to ask a person; nothing else is passed on.
-_SIGN_KEEPS: Final = (
-    "HOME", "USER", "SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "SSH_SK_PROVIDER",
+# What ssh-keygen and ssh-add need to find a token, and to ask a person; nothing else is passed on.
+_ASKING_KEEPS: Final = (
+    "HOME", "USER", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "SSH_SK_PROVIDER",
     "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "TERM",
 )  # fmt: skip
-_QUIET_KEEPS: Final = ("HOME", "USER", "SSH_AUTH_SOCK")
+_SILENT_KEEPS: Final = ("HOME", "USER", "SSH_SK_PROVIDER")
+# Whatever would be asked is answered with nothing: without a terminal ssh-keygen would read a PIN from its input.
+_SILENT: Final = {"SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "force"}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInAgent:
+    """A key that only ssh-agent has: its public line takes the place of a file."""
+
+    line: PublicLine
+
+    def __str__(self) -> str:
+        return f"the key {self.line.key.fingerprint} in ssh-agent"
+
+
+KeySource = Path | KeyInAgent
+"""What signs: a key file (a private key; or a public key or certificate, whose private key is beside it or in
+ssh-agent), or a key in ssh-agent.
+"""
+
+
+class _Asking:
+    """Whether this process may ask for a passphrase, and the keys that were unlocked by one."""
+
+    forbidden = 0
+    agent: OwnAgent | None = None
+
+
+def may_ask() -> bool:
+    """Whether a signature may ask for a passphrase: there is a terminal, and `never_asking` is not in effect."""
+    return not _Asking.forbidden and os.isatty(0) and os.isatty(2)
+
+
+@contextmanager
+def never_asking() -> Iterator[None]:
+    """Nothing asks for a passphrase or PIN in this block: for a terminal that an agent had, since it could draw a
+    question, or a false end of itself. Keys that were unlocked before are forgotten.
+    """
+    forget_unlocked()
+    _Asking.forbidden += 1
+    try:
+        yield
+    finally:
+        _Asking.forbidden -= 1
+
+
+def forget_unlocked() -> None:
+    """Forget the keys that a passphrase unlocked, before the end of the command."""
+    if _Asking.agent is not None:
+        _Asking.agent.end()
+        _Asking.agent = None
+
+
+def what_it_asks(key: KeySource) -> Asks:
+    """What a signature with this key asks the person for; what ssh-agent itself may ask is not known."""
+    if isinstance(key, KeyInAgent):
+        return "touch" if key.line.key.hardware else "nothing"
+    private, line = read_private(private_of(key)), read_public(key)
+    if private is None or (private.asks == "passphrase" and _in_agent(key)):
+        return "touch" if line is not None and line.key.hardware else "nothing"
+    return private.asks
+
+
+def _in_agent(key: Path) -> bool:
+    """Whether ssh-agent has what ssh-keygen would sign with for this file."""
+    line = read_public(key if key.suffix == ".pub" else Path(f"{key}.pub"))
+    private = read_private(key)
+    public = line.key if line is not None else private.public if private is not None else None
+    return any(held.key == public for held in keys_in_agent())
+
+
+def private_of(key: Path) -> Path:
+    """The private key's file to a file that ssh-keygen signs with."""
+    return Path(str(key).removesuffix(".pub").removesuffix("-cert")) if key.suffix == ".pub" else key
 
 
 def sign_command(key: Path, namespace: str) -> list[str]:
@@ -37,31 +114,33 @@ def sign_command(key: Path, namespace: str) -> list[str]:
     return [SSH_KEYGEN, "-q", "-Y", "sign", "-n", namespace, "-f", str(key)]
 
 
-def sign_statement(data: bytes, key: Path, namespace: str, *, ask: bool = True) -> bytes:
-    """The armored signature of `data` by `key` (a private key, or a public key whose other half is in an agent).
+def sign_statement(data: bytes, key: KeySource, namespace: str, *, ask: bool = True) -> bytes:
+    """The armored signature of `data` by `key`.
 
-    ssh-keygen may ask for a passphrase or a touch on the terminal, unless `ask` is false: then it has no terminal, and
-    a key that needs an answer does not sign. Raises Unavailable if it cannot be run or does not answer in time,
-    InvalidInput if it does not sign or its output is not in our canonical form.
+    A passphrase is asked for once for each command, if `may_ask`; a touch is waited for. With `ask` false nothing is
+    asked or waited for, and a key that needs an answer does not sign. Raises Unavailable if ssh-keygen cannot be run or
+    does not answer in time, InvalidInput if it does not sign or its output is not in our canonical form.
     """
-    if not key.is_file():
-        raise InvalidInput(f"{key}: the key file does not exist; name yours with --key")
-    keeps = _SIGN_KEEPS if ask else _QUIET_KEEPS
+    asking = ask and may_ask()
+    keeps = _ASKING_KEEPS if asking else _SILENT_KEEPS
     environment = {name: os.environ[name] for name in keeps if name in os.environ}
-    try:
-        done = subprocess.run(
-            sign_command(key.absolute(), namespace),
-            input=data,
-            stdout=subprocess.PIPE,
-            stderr=None if ask and os.isatty(2) else subprocess.PIPE,  # on a terminal: "touch your key", and its errors
-            env={**_VERIFY_ENVIRONMENT, **environment},
-            timeout=limits.SIGN_SECONDS if ask else limits.QUIET_SIGN_SECONDS,
-            # Without a terminal ssh-keygen cannot ask, and fails instead.
-            start_new_session=not ask,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unavailable(f"{SSH_KEYGEN}: could not sign ({_why(error)}); nothing was approved") from None
+    environment |= _VERIFY_ENVIRONMENT | ({} if asking else _SILENT)
+    with _signing_file(key, environment, asking) as (path, socket, descriptors):
+        try:
+            done = subprocess.run(
+                sign_command(path, namespace),
+                input=data,
+                stdout=subprocess.PIPE,
+                stderr=None if ask and os.isatty(2) else subprocess.PIPE,  # on a terminal: "touch your key", its errors
+                env=environment | ({"SSH_AUTH_SOCK": socket} if socket else {}),
+                timeout=limits.SIGN_SECONDS if ask else limits.QUIET_SIGN_SECONDS,
+                # Without a terminal ssh-keygen cannot ask, and fails instead.
+                start_new_session=not asking,
+                pass_fds=descriptors,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unavailable(f"{SSH_KEYGEN}: could not sign ({_why(error)}); nothing was approved") from None
     if done.returncode != 0:
         said = (done.stderr or b"").decode("utf-8", "replace").strip().splitlines()
         reason = said[-1] if said else "see its message above, if there is one"
@@ -71,6 +150,43 @@ def sign_statement(data: bytes, key: Path, namespace: str, *, ask: bool = True) 
     except MalformedError as error:
         raise InvalidInput(f"{key}: the signature {error}; use another key") from None
     return done.stdout
+
+
+@contextmanager
+def _signing_file(
+    key: KeySource, environment: Mapping[str, str], asking: bool
+) -> Iterator[tuple[Path, str, Sequence[int]]]:
+    """The file for ssh-keygen, the socket of the agent that has its private key (or empty), and descriptors that it
+    needs. Asks for a passphrase if `asking`. Raises InvalidInput, Unavailable.
+    """
+    if isinstance(key, KeyInAgent):
+        with _snapshots([f"{key.line.text}\n".encode()]) as (descriptor,):
+            yield Path(f"/proc/self/fd/{descriptor}"), os.environ.get("SSH_AUTH_SOCK", ""), [descriptor]
+        return
+    if not key.is_file():
+        raise InvalidInput(f"{key}: the key file does not exist; name yours with --key")
+    key, socket = key.absolute(), ""
+    path = private_of(key)
+    private = read_private(path)
+    # Only where it is needed: an agent that hangs must not hold up a key that signs without it.
+    if private is None or private.asks == "passphrase":
+        if _in_agent(key):
+            socket = os.environ["SSH_AUTH_SOCK"]
+        elif private is not None and not asking:
+            raise InvalidInput(
+                f"{path}: needs its passphrase, which is not asked for here; decide in another terminal, or run there: "
+                f"ssh-add {path}"
+            )
+        elif private is not None and not _asks_by_token(private):
+            if _Asking.agent is None:
+                _Asking.agent = OwnAgent()
+            socket = _Asking.agent.unlock(path, environment)
+    yield key, socket, ()
+
+
+def _asks_by_token(private: PrivateFile) -> bool:
+    """Whether ssh-keygen itself has to ask, at each signature: an agent cannot ask for a token's PIN."""
+    return private.public is not None and private.public.hardware
 
 
 def verify_command(name: str, namespace: str, at: datetime, paths: Sequence[str]) -> list[str]:

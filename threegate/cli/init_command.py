@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, argument, emit_json, say, wants_json
+from threegate.acts.operator_keys import key_to_enrol, operator_keys
+from threegate.cli.invocation import JsonFlag, argument, emit_json, on_terminal, say, wants_json
+from threegate.cli.key_question import key_made_here, new_key_line
 from threegate.core.settings import EraSettings
 from threegate.runners.era.bubblewrap_answer import bubblewrap_line, short_digest
-from threegate.setup.init import init_workspace
+from threegate.setup.init import free_for_workspace, init_workspace, read_public_key
 
 
 def init(
@@ -24,29 +26,40 @@ def init(
 ) -> None:
     """Make a workspace: folders, settings, key and first operator.
 
-    It asks nothing.
+    The key is --key, or yours in ~/.ssh or ssh-agent, or a new one. It asks one thing, for a new key and on a terminal
+    only: whether to set a passphrase.
 
     Example: threegate init ws --operator alice --key ~/.ssh/id_ed25519.pub
     """
-    made = init_workspace(folder, operator=operator, public_key=key, agent=agent)
+    free_for_workspace(folder)
+    new = None
+    if key is not None:
+        line, found = read_public_key(key), str(key)
+    else:
+        own = key_to_enrol(operator_keys())
+        if own is None:
+            own, is_new = key_made_here(ask=on_terminal() and not wants_json(json_))
+            new = own if is_new else None
+        line, found = own.line.text, own.described
+    made = init_workspace(folder, line, operator=operator, agent=agent)
     if wants_json(json_):
         emit_json(
             {
                 "workspace": str(made.workspace.root),
                 "id": made.workspace_id,
                 "operator": made.operator,
-                "public_key": str(made.public_key),
-                "new_key": str(made.new_key) if made.new_key else None,
+                "key": made.fingerprint,
+                "new_key": str(new.private) if new is not None else None,
                 "image": made.image or None,
             }
         )
         return
     say(f"workspace {made.workspace.root} ({made.workspace_id})")
-    say(f"operator  {made.operator}, key {made.public_key}")
+    say(f"operator  {made.operator}, key {made.fingerprint} ({found})")
     if agent:
         say(f"agent     {agent} may write to inbox/ and inbox/files/, and nothing else")
-    if made.new_key:
-        say(f"new key   {made.new_key} (created without a passphrase; add one with ssh-keygen -p)")
+    if new is not None:
+        say(new_key_line(new))
     without = bubblewrap_line(EraSettings())
     if made.image:
         say(f"commands  in containers of the image {short_digest(made.image)}")

@@ -187,6 +187,18 @@ SSH_KEYGEN_SECONDS: Final = 20
 SIGN_SECONDS: Final = 120
 QUIET_SIGN_SECONDS: Final = 5
 """For an optional signature: a key whose agent waits for a person must not delay a rejection."""
+AGENT_LIST_SECONDS: Final = 2.0
+"""What ssh-agent may take to list its keys; a forwarded one over a slow line takes a second."""
+AGENT_LIST_BYTES: Final = 256 * KIB
+"""AGENT_KEYS of RSA with 16384 bits fit."""
+AGENT_KEYS: Final = 64
+"""Keys of an agent that are looked at."""
+KEY_FILES: Final = 64
+"""Files ~/.ssh/*.pub that are looked at."""
+PRIVATE_KEY_BYTES: Final = 64 * KIB
+"""A private key's file; RSA with 16384 bits has 13 KB."""
+KEY_COMMENT_CHARS: Final = 60
+"""Of a key's comment, what is shown."""
 
 # ---- a run (docs/spec/6-runners.md)
 RUN_PROCESSES: Final = 128

@@ -16,7 +16,7 @@ from threegate.approval.facts import Check, LaunchFacts, requester_of
 from threegate.approval.launch import launch_checks
 from threegate.approval.quorum import check_countersignature
 from threegate.approval.shown.time_read import Reading
-from threegate.approval.signature import sign_statement
+from threegate.approval.signature import KeySource, sign_statement
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError
 from threegate.approval.statement import Countersignature, SignedApproval, format_utc, render_signed
 from threegate.core import durable
@@ -181,7 +181,7 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
 
 
 def countersign(
-    context: Context, approved: Approved, name: str, key: Path, *, reading: Reading | None = None
+    context: Context, approved: Approved, name: str, key: KeySource, *, reading: Reading | None = None
 ) -> Countersigned:
     """Sign the approval as a further operator and store the signature next to it. Raises Refused if the approval or
     this signature would not count, InvalidInput, TrailError.
@@ -191,7 +191,7 @@ def countersign(
 
 
 def countersign_all(
-    context: Context, waiting: Sequence[Approved], name: str, key: Path, *, reading: Reading | None = None
+    context: Context, waiting: Sequence[Approved], name: str, key: KeySource, *, reading: Reading | None = None
 ) -> Iterator[Countersigned]:
     """Sign all these approvals with one signature, and store it next to each in turn. Raises as `countersign`."""
     approvals = [_approval(context, approved, name) for approved in waiting]

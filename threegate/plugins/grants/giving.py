@@ -9,9 +9,8 @@ import json
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-from threegate.approval.signature import sign_statement
+from threegate.approval.signature import KeySource, sign_statement
 from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import NAMESPACE_ACT
 from threegate.approval.statement import Act, format_utc, render_signed
@@ -41,7 +40,14 @@ _MODE = 0o600
 
 
 def new_grant(
-    context: Context, request_id: str, *, widened: Sequence[Widened], max_uses: int, seconds: int, name: str, key: Path
+    context: Context,
+    request_id: str,
+    *,
+    widened: Sequence[Widened],
+    max_uses: int,
+    seconds: int,
+    name: str,
+    key: KeySource,
 ) -> Grant:
     """Sign a grant made from a finished request. Raises Refused, InvalidInput, TrailError, Unavailable."""
     approved = finished_request(context, request_id)
@@ -72,7 +78,7 @@ def sign_grant(
     max_uses: int,
     seconds: int,
     name: str,
-    key: Path,
+    key: KeySource,
 ) -> Grant:
     """Sign a grant of calls or jobs like `job`; `from_request` is empty if it is not made from a request.
     Raises the same as `new_grant`.

@@ -11,8 +11,8 @@ import pwd
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
+from threegate.approval.signature import KeySource
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.screen_parts import Fact, Field, Item, Note, Section
 from threegate.launch.context import Context
@@ -119,7 +119,9 @@ def calls_sections(calls: GrantedCalls) -> list[Section]:
     ]
 
 
-def grant_calls(context: Context, calls: GrantedCalls, *, max_uses: int, seconds: int, name: str, key: Path) -> Grant:
+def grant_calls(
+    context: Context, calls: GrantedCalls, *, max_uses: int, seconds: int, name: str, key: KeySource
+) -> Grant:
     """Sign it. Raises Refused, InvalidInput, TrailError, Unavailable."""
     return sign_grant(
         context,
