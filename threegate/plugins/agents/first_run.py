@@ -6,6 +6,7 @@ removed again, and if the process is killed, the next run continues with it. The
 
 from __future__ import annotations
 
+import dataclasses
 import fcntl
 import hashlib
 import json
@@ -32,7 +33,7 @@ from threegate.plugins.agents.git_repository import config_home
 from threegate.plugins.agents.profile import Profile
 from threegate.plugins.agents.runs import all_runs, is_alive
 from threegate.plugins.changes.section import AgentSettings, AgentsSettings
-from threegate.setup.init import init_workspace
+from threegate.setup.init import init_workspace, new_workspace_id
 from threegate.setup.settings_file import set_values
 from threegate.trail.event import Event
 from threegate.trail.payloads import (
@@ -149,6 +150,7 @@ class Made:
     """What was made for a user, kept outside of any workspace, so that one command takes it back."""
 
     workspace: str = ""
+    workspace_id: str = ""
     files: list[str] = field(default_factory=list)
     settings: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Settings files of workspaces that were there: their text before, and the digest of what was written."""
@@ -159,7 +161,8 @@ class Made:
         try:
             value = json.loads(durable.read_regular(_made_file(), max_bytes=limits.MADE_FILE_BYTES))
             kept = {path: (str(before), str(after)) for path, (before, after) in value["settings"].items()}
-            return cls(str(value["workspace"]), [str(path) for path in value["files"]], kept)
+            files = [str(path) for path in value["files"]]
+            return cls(str(value["workspace"]), str(value["workspace_id"]), files, kept)
         except FileNotFoundError:
             return cls()
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -170,7 +173,7 @@ class Made:
         if self == Made():
             durable.unlink(_made_file())
             return
-        value = {"workspace": self.workspace, "files": self.files, "settings": self.settings}
+        value = dataclasses.asdict(self)
         durable.overwrite(_made_file(), json.dumps(value, indent=2).encode() + b"\n")
 
     def lines(self) -> list[str]:
@@ -195,9 +198,19 @@ def _one_at_a_time() -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for place in (folder, config_home() / "threegate"):
+            _sweep(place)
         yield
     finally:
         os.close(descriptor)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove temporary files that a process left which was killed. Raises OSError."""
+    with suppress(FileNotFoundError):
+        for path in folder.iterdir():
+            if durable.is_temporary(path.name):
+                durable.unlink(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,11 +274,12 @@ def _make(missing: Missing, made: Made, new: Made, typed: str, passphrase: bool)
                 if not path.exists():
                     note(path, path.with_name(f"{path.name}.pub"))
                 key, _ = make_key(passphrase)
-            _clear_unfinished(workspace)
+            _clear_unfinished(workspace, made.workspace_id)
             new.workspace = made.workspace = str(workspace.root)
+            new.workspace_id = made.workspace_id = new_workspace_id()
             made.write()
             durable.make_folder(workspace.root, 0o700)
-            init_workspace(workspace.root, key.line.text)
+            init_workspace(workspace.root, key.line.text, workspace_id=new.workspace_id)
     if model is not None and (values := model.settings()):
         path = workspace.settings_file
         before = workspace.settings_bytes().decode()
@@ -277,16 +291,13 @@ def _make(missing: Missing, made: Made, new: Made, typed: str, passphrase: bool)
     return workspace
 
 
-def _clear_unfinished(workspace: Workspace) -> None:
+def _clear_unfinished(workspace: Workspace, workspace_id: str) -> None:
     """Remove what a process left of a workspace that was killed while it made it. Raises InvalidInput, OSError."""
-    if not os.path.lexists(workspace.root):
-        return
-    events = _events(workspace)
-    if any(not isinstance(event.payload, WorkspaceCreated | OperatorAdded) for event in events):
+    if any(not isinstance(event.payload, WorkspaceCreated | OperatorAdded) for event in _events(workspace)):
         raise InvalidInput(
             f"{workspace.settings_file}: is missing, and the workspace was used; restore it, or move the folder away"
         )
-    _remove_workspace(workspace)
+    _remove_workspace(workspace, workspace_id)
 
 
 def _events(workspace: Workspace) -> list[Event]:
@@ -294,15 +305,13 @@ def _events(workspace: Workspace) -> list[Event]:
     return list(Trail(workspace).events()) if workspace.trail_file.exists() else []
 
 
-def _remove_workspace(workspace: Workspace) -> None:
+def _remove_workspace(workspace: Workspace, workspace_id: str) -> None:
     """Remove a workspace and this user's state of it. Raises OSError."""
-    ids = [event.prev for event in _events(workspace)[:1]]
     with suppress(FileNotFoundError):  # first: without its settings it is none any more
         durable.unlink(workspace.settings_file)
-    removal.remove_tree(workspace.root)
-    for workspace_id in ids:
+    for folder in (workspace.root, *([UserState.of(workspace_id).folder] if workspace_id else ())):
         with suppress(FileNotFoundError):
-            removal.remove_tree(UserState.of(workspace_id).folder)
+            removal.remove_tree(folder)
 
 
 def _take_back(made: Made, *, keep: Callable[[str], bool]) -> list[str]:
@@ -314,8 +323,8 @@ def _take_back(made: Made, *, keep: Callable[[str], bool]) -> list[str]:
                 durable.overwrite(Path(path), before.encode(), 0o644)
             else:
                 stays.append(f"{path}: was changed since, so it stays; take the key and url of [agents.NAME] away")
-    if made.workspace and Path(made.workspace).is_dir():
-        _remove_workspace(Workspace(Path(made.workspace)))
+    if made.workspace:
+        _remove_workspace(Workspace(Path(made.workspace)), made.workspace_id)
     for path in made.files:
         if keep(path):
             stays.append(f"{path}: another workspace of yours uses it, so it stays")
@@ -329,7 +338,8 @@ def _forget(made: Made, gone: Made) -> None:
     """Keep only the rest of what was made. Raises OSError."""
     made.files = [path for path in made.files if path not in gone.files]
     made.settings = {path: value for path, value in made.settings.items() if path not in gone.settings}
-    made.workspace = "" if made.workspace == gone.workspace else made.workspace
+    if made.workspace_id == gone.workspace_id:
+        made.workspace = made.workspace_id = ""
     with suppress(FileNotFoundError):
         made.write()
 
