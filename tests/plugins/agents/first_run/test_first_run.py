@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import missing
+from tests.ordinary_user import python
 from tests.plugins.agents.conftest import jail_programs
 from tests.plugins.agents.first_run.newcomer import Newcomer, newcomer, without
 from tests.plugins.agents.npm_agents import Unavailable, install
+from tests.plugins.agents.people import REPOSITORY
 from tests.plugins.agents.real_agents import AGENTS
 from tests.plugins.agents.scripted_model import Model, NextStep, Say
 
@@ -53,6 +59,7 @@ def test_from_nothing_to_a_draft_and_back(who: Newcomer, capsys: pytest.CaptureF
     assert again.returncode == 2 and again.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_what_was_approved_is_not_forgotten(who: Newcomer) -> None:
     done = who.at_terminal(*RUN, answers=[(r"Go on\?", "\r"), (r"Propose these changes\?", "y\r")])
     assert done.code == 0, done.text
@@ -73,18 +80,48 @@ def test_a_no_makes_nothing(who: Newcomer) -> None:
     assert who.files() == before
 
 
+@pytest.mark.slow
 def test_a_passphrase_for_the_new_key(who: Newcomer) -> None:
     answers = [(r"\[Y/n/p\]", "p\r"), ("Enter passphrase", "a secret\r"), ("again:", "a secret\r"), ("Propose", "n\r")]
     done = who.at_terminal(*RUN, answers=answers)
     assert done.code == 0, done.text
-    assert b"bcrypt" in __import__("base64").b64decode("".join(who.key.read_text().splitlines()[1:-1]))
+    assert b"bcrypt" in base64.b64decode("".join(who.key.read_text().splitlines()[1:-1]))
+
+
+@pytest.fixture(scope="module")
+def wheel() -> Iterator[Path]:
+    """The built wheel unpacked as an installer would, where every account can read it."""
+    with tempfile.TemporaryDirectory(prefix="threegate-wheel-", dir="/var/tmp") as name:
+        folder = Path(name)
+        build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+        subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True, timeout=240)
+        [file] = folder.glob("*.whl")
+        install = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-deps",
+            "--no-index",
+            "--target",
+            f"{folder}/site",
+        ]
+        subprocess.run([*install, str(file)], check=True, capture_output=True, timeout=240)
+        folder.chmod(0o755)
+        yield folder / "site"
 
 
 @pytest.mark.slow
 def test_codex_from_nothing_with_a_local_model(
-    who: Newcomer, model: Callable[[Sequence[NextStep]], Model], capsys: pytest.CaptureFixture[str]
+    wheel: Path, who: Newcomer, model: Callable[[Sequence[NextStep]], Model], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The real agent, at the endpoint that its own variable names."""
+    """The built wheel and the real agent, at the endpoint that its own variable names."""
+    packages = python()[1].partition(os.pathsep)[2]
+    who.environment["PYTHONPATH"] = f"{wheel}{os.pathsep}{packages}"
+    where = "import threegate; assert __import__('sys').argv[1] in threegate.__file__, threegate.__file__"
+    subprocess.run([python()[0], "-P", "-c", where, str(wheel)], check=True, env=who.environ(), cwd=wheel)
+    who.program = [python()[0], "-P", "-m", "threegate"]
     codex = next(agent for agent in AGENTS if agent.name == "codex")
     try:
         folder = install("codex")
@@ -126,6 +163,7 @@ def test_a_key_is_typed_and_kept_outside_of_the_workspace(who: Newcomer) -> None
     assert not file.exists()
 
 
+@pytest.mark.slow
 def test_a_key_in_the_agents_own_variable_is_named(who: Newcomer) -> None:
     """And in a file that the person names; nobody's key is sent to a host that the question does not name."""
     program = who.home / "bin" / "claude"

@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import slow
 from threegate.core import durable
 from threegate.core.errors import ThreeGateError
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace, default_workspace
 from threegate.launch.context import open_context
 from threegate.plugins.agents.first_run import Made, Missing, ModelAccess, make_missing, remove_made
+from threegate.plugins.changes.registered_projects import add_project
 
+EACH = pytest.mark.parametrize("each", [7, slow(1)])
 KEY = "sk-what-the-person-typed-0123456789"
 
 
@@ -88,9 +91,10 @@ def killed_at(chosen: int, home: Path) -> None:
     os._exit(0)
 
 
-def test_an_error_at_any_step_leaves_nothing(home: Path) -> None:
-    numbers = list(steps(home))
-    assert len(numbers) > 20
+@EACH
+def test_an_error_at_any_step_leaves_nothing(each: int, home: Path) -> None:
+    numbers = list(steps(home))[::each]
+    assert len(numbers) > 4
     remove_made(Made.read())
     assert files(home) == []
     for chosen in numbers:
@@ -106,8 +110,10 @@ def test_an_error_at_any_step_leaves_nothing(home: Path) -> None:
     check(make(home))
 
 
-def test_after_a_kill_at_any_step_the_next_one_completes_it(home: Path) -> None:
-    numbers = list(steps(home))
+@EACH
+def test_after_a_kill_at_any_step_the_next_one_completes_it(each: int, home: Path) -> None:
+    numbers = list(steps(home))[each // 2 :: each]
+    assert len(numbers) > 4
     remove_made(Made.read())
     for chosen in numbers:
         if (child := os.fork()) == 0:
@@ -120,10 +126,9 @@ def test_after_a_kill_at_any_step_the_next_one_completes_it(home: Path) -> None:
 
 def test_a_workspace_that_was_used_and_lost_its_settings_is_not_removed(home: Path) -> None:
     workspace = make(home)
-    from threegate.plugins.changes.registered_projects import add_project
-
     (home / "project").mkdir()
-    os.chown(home / "project", 65534, 65534) if os.geteuid() == 0 else None
+    if os.geteuid() == 0:  # nothing is changed as root
+        os.chown(home / "project", 65534, 65534)
     add_project(workspace, "project", str(home / "project"), actor="account:test")
     workspace.settings_file.rename(home / "away")
     with pytest.raises(ThreeGateError, match="is missing, and the workspace was used"):
