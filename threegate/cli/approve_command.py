@@ -28,6 +28,7 @@ from threegate.cli.invocation import (
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
+from threegate.daemon.own_daemon import daemon_at_own_place
 from threegate.launch.context import Context
 from threegate.request.model import CHOICES
 from threegate.review.countersign import (
@@ -147,10 +148,11 @@ def approve(
             sealed = seal(context, reviewed, acting.name)
             signed = sign(sealed, acting.key)
         done = finish(context, reviewed, sealed, signed, reason, reading)
-    if quiet:
-        emit_json({**promoted_json(done, sealed), "daemon_runs": context.workspace.daemon_lock_held()})
-    else:
-        tell(done, daemon_runs=context.workspace.daemon_lock_held())
+    with daemon_at_own_place(context.workspace, context.policy.settings) as daemon_runs:
+        if quiet:
+            emit_json({**promoted_json(done, sealed), "daemon_runs": daemon_runs()})
+        else:
+            tell(done, daemon_runs=daemon_runs())
 
 
 def _approve_group(
@@ -174,7 +176,8 @@ def _approve_group(
             for one, promoted in zip(sealed.sealed, delivered, strict=True):
                 done.append((promoted, one))
         finally:
-            runs = context.workspace.daemon_lock_held()
+            with daemon_at_own_place(context.workspace, context.policy.settings) as daemon_runs:
+                runs = daemon_runs()
             if quiet:
                 members = [promoted_json(promoted, one) for promoted, one in done]
                 left_out = [{"file": file, "why": why} for file, why in group.left_out]
@@ -207,6 +210,8 @@ def _countersign(
             reading = None if yes else reader.read()
             one = countersign(context, prepared, acting.name, acting.key, reading=reading)
             rows = [_countersigned(one, quiet=quiet)]
+    with daemon_at_own_place(context.workspace, context.policy.settings):
+        pass  # the daemon runs what has its quorum now
     if quiet:
         emit_json(rows if group else rows[0])
 

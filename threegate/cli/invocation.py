@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,7 +27,7 @@ from threegate.approval.shown.messages import put as put
 from threegate.approval.shown.messages import redraw as redraw
 from threegate.approval.shown.messages import say as say
 from threegate.core import durable, limits
-from threegate.core.errors import InvalidInput
+from threegate.core.errors import InvalidInput, NoWorkspace
 from threegate.core.settings import parse_duration
 from threegate.core.workspace import Workspace, find_workspace
 
@@ -70,6 +72,14 @@ def workspace_here(*, only_own: bool = False) -> Workspace:
             warn(f"{root}: a workspace that you did not make here, so it is not used; to use it: --workspace {root}")
 
     return find_workspace(explicit=ROOT.workspace or None, only_own=only_own, pass_over=pass_over)
+
+
+def threegate_here(workspace: Workspace) -> str:
+    """How the program is called for this workspace, from where this process is."""
+    with suppress(NoWorkspace):
+        if find_workspace().root.samefile(workspace.root):
+            return "threegate"
+    return f"threegate --workspace {shlex.quote(str(workspace.root))}"
 
 
 def context_here() -> Context:

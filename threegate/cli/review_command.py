@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from threegate.acts.approve import seal, sign
+from threegate.acts.approve import Promoted, seal, sign
 from threegate.acts.list_drafts import drafts_of
 from threegate.acts.reject import REJECT, reject_about, reject_draft
 from threegate.acts.signed_acts import decide
@@ -29,6 +30,7 @@ from threegate.cli.invocation import (
 from threegate.cli.signing_options import KeyOption, NameOption, acting_here
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 from threegate.core.workspace import Workspace
+from threegate.daemon.own_daemon import daemon_at_own_place
 from threegate.launch.context import Context
 from threegate.request.model import Delivery
 from threegate.review.reviewed_draft import Draft, InvalidDraft, open_reviewed_draft, read_draft
@@ -60,14 +62,29 @@ def review(
     acting = acting_here(context, name, key)
     drafts = drafts_of(context.workspace, placed=True)
     _list(context.workspace)
+    with daemon_at_own_place(context.workspace, context.policy.settings) as daemon_runs:
+        review_drafts(context, acting, drafts, daemon_runs=daemon_runs)
+
+
+def review_drafts(
+    context: Context, acting: Acting, drafts: Sequence[Path], *, daemon_runs: Callable[[], bool]
+) -> list[Promoted]:
+    """Go through drafts at the prompt, and print what was decided; return what was approved."""
+    approved: list[Promoted] = []
+
+    def tell_approved(done: Promoted) -> None:
+        approved.append(done)
+        tell(done, daemon_runs=daemon_runs())
+
     counts = Counter(approved=0, rejected=0, skipped=0)
     for number, path in enumerate(drafts, start=1):
         put(["", f"DRAFT {number} of {len(drafts)}"])
-        outcome = _one(context, acting, path)
+        outcome = _one(context, acting, path, tell_approved)
         if outcome == "quit":
             break
         counts[outcome] += 1
     say(", ".join(f"{count} {what}" for what, count in counts.items()))
+    return approved
 
 
 def _list(workspace: Workspace) -> None:
@@ -81,16 +98,23 @@ def _list(workspace: Workspace) -> None:
 def in_application(application: Application, name: str, key: Path | None, *, undecided: bool, ended: int = 20) -> None:
     """Show the application until its user quits, then print what was decided."""
     workspace = workspace_here()
-    done = application(workspace, undecided=undecided, name=name, key=key, ended=ended)
-    for promoted in done.approved:
-        tell(promoted, daemon_runs=workspace.daemon_lock_held())
+    with daemon_at_own_place(workspace, workspace.load_settings()) as daemon_runs:
+        done = application(workspace, undecided=undecided, name=name, key=key, ended=ended)
+        for promoted in done.approved:
+            tell(promoted, daemon_runs=daemon_runs())
     for path in done.rejected:
         say(f"rejected {path}")
     if undecided or done.approved or done.rejected:
         say(f"{len(done.approved)} approved, {len(done.rejected)} rejected, {done.left} left")
 
 
-def _one(context: Context, acting: Acting, path: Path, deliver: Delivery | None = None) -> str:
+def _one(
+    context: Context,
+    acting: Acting,
+    path: Path,
+    tell_approved: Callable[[Promoted], None],
+    deliver: Delivery | None = None,
+) -> str:
     """Show one draft and carry out the answer; return approved, rejected, skipped or quit. `deliver` is what the person
     chose that its change becomes.
     """
@@ -115,10 +139,10 @@ def _one(context: Context, acting: Acting, path: Path, deliver: Delivery | None 
             if answer == "a":
                 sealed = seal(context, reviewed, acting.name)
                 done = finish(context, reviewed, sealed, sign(sealed, acting.key), "", reading)
-                tell(done, daemon_runs=context.workspace.daemon_lock_held())
+                tell_approved(done)
                 return "approved"
         if answer == "d":
-            return _one(context, acting, path, bound.next_way)
+            return _one(context, acting, path, tell_approved, bound.next_way)
     except TrailError:
         raise
     except InvalidDraft as error:

@@ -19,6 +19,7 @@ def run(
         typer.Option("--log", help="Log lines on stderr; auto: JSON for the journal, else text."),
     ] = "auto",
     json_log: Annotated[bool, typer.Option("--json-log", help="The same as --log json.")] = False,
+    while_used: Annotated[bool, typer.Option("--while-used", hidden=True)] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The same as --log none.")] = False,
 ) -> None:
     """Run the daemon in the foreground.
@@ -33,5 +34,5 @@ def run(
         log = "none"
     elif json_log or wants_json():
         log = "json"
-    code = run_daemon(workspace_here(), once=once, log=Log.of(log, os.environ))
+    code = run_daemon(workspace_here(), once=once, while_used=while_used, log=Log.of(log, os.environ))
     raise typer.Exit(code)

@@ -200,6 +200,14 @@ PRIVATE_KEY_BYTES: Final = 64 * KIB
 KEY_COMMENT_CHARS: Final = 60
 """Of a key's comment, what is shown."""
 
+# ---- a daemon that commands share (daemon/own_daemon.py)
+DAEMON_START_SECONDS: Final = 20
+"""What it may take until it has the workspace's lock; and how long a command waits for one that is ending."""
+DAEMON_END_SECONDS: Final = 5
+"""How long the last command waits for its end, before it leaves it to itself."""
+DAEMON_LOG_BYTES: Final = 1 * MIB
+"""Its log is emptied at a start that finds more."""
+
 # ---- a run (docs/spec/6-runners.md)
 RUN_PROCESSES: Final = 128
 RUN_OPEN_FILES: Final = 256
@@ -753,6 +761,10 @@ AGENT_ANSWER_BYTES: Final = 1024
 """Answers to the questions of an agent's terminal application between two reads of its output; more are left out."""
 AGENT_TYPED_BYTES: Final = 64 * 1024
 """What a person typed and an agent does not read; what is typed then is left out, except Ctrl-C, which stops it."""
+SILENCE_SECONDS: Final = 0.3
+"""Nobody types for so long before a question at the end of a run."""
+TYPED_AHEAD_SECONDS: Final = 5
+"""What is waited for that; a key may be stuck."""
 AGENT_TRIAL_SECONDS: Final = 20
 """For the trial run of a jail."""
 AGENT_END_SECONDS: Final = 20

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -251,6 +251,8 @@ class Section:
     """Its names that are part of the policy digest, once they differ from their defaults."""
     addresses: tuple[str, ...] = ()
     """Its names whose values may contain a secret; only their scheme is printed."""
+    not_for_daemons: Callable[[Any], Iterable[str]] = lambda table: ()
+    """The secrets (`secrets.NAME`) that it names and a daemon never reads."""
 
 
 SECTIONS: Final = Place[Section]("settings")

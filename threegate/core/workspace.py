@@ -138,6 +138,10 @@ class Workspace:
         """The audit-safe events of gate 3a, one JSON line a decision (docs/spec/3-aana.md)."""
         self.output_file = self.control / "output.json"
         """The last line of output of each running request, while a daemon runs; derived, for who watches."""
+        self.launchers_file = self.control / "launchers.lock"
+        """Locked by each command that needs a daemon, and by the daemon that they share once none does."""
+        self.daemon_log = self.control / "daemon.log"
+        """What that daemon logs."""
         self.servers_file = self.control / "servers.json"
         """What the processes of stateful servers have done, while a daemon runs; derived, for who signs the next
         call.

@@ -37,6 +37,7 @@ from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.folder_watch import FolderWatch
 from threegate.daemon.log import Log
+from threegate.daemon.own_daemon import UseOfDaemon
 from threegate.daemon.plugin_work import WORK, DaemonParts, WaitingDraft, Work, plugins_in_use
 from threegate.daemon.policy_reload import PolicyReload, contracts_problem
 from threegate.daemon.recovery import DISK_WAS_FULL, recover, refuse_open
@@ -66,6 +67,8 @@ class Daemon:
     workspace: Workspace
     log: Log
     once: bool = False
+    use: UseOfDaemon | None = None
+    """It ends once no command needs it."""
     stop: threading.Event = field(default_factory=threading.Event)
     wake: threading.Event = field(default_factory=threading.Event)
     reload: threading.Event = field(default_factory=threading.Event)
@@ -153,7 +156,7 @@ class Daemon:
     def _close_works(self) -> None:
         works, self._works = self._works, {}
         for work in works.values():
-            work.close(wait=self.once and not self.stop.is_set())
+            work.close(wait=(self.once or self.use is not None) and not self.stop.is_set())
 
     def _work(self) -> int:
         fill_reserve(self.workspace.reserve)
@@ -322,8 +325,16 @@ class Daemon:
                 break
             # With `once`, a turn in which nothing happened is the last one.
             idle = looked and not did and not dispatcher.running and not changing
-            if self.once and idle and (self._full is not None or not inbox.unfinished):
+            idle = idle and (self._full is not None or not inbox.unfinished)
+            if self.once and idle:
                 break
+            if self.use is not None:
+                if not idle:
+                    self.use.go_on()
+                elif self.use.is_over:
+                    break
+                elif self.use.end():
+                    continue  # what the last command left may have come after this turn's look
             if self._full is not None or (not inbox.in_between and (not did or dispatcher.running)):
                 longest = self.supervisor.turn_seconds if looked else _FOLDERS_LOOK_SECONDS
                 self.wake.wait(dispatcher.pause(longest))
@@ -461,14 +472,15 @@ def of_dispatcher(settings: Settings) -> tuple[Any, ...]:
     )
 
 
-def run_daemon(workspace: Workspace, *, once: bool, log: Log) -> int:
-    """Run a daemon in this process. SIGTERM and SIGINT stop it gracefully, SIGHUP reloads its settings; a
-    SIGHUP from a closed terminal is a stop. Returns the exit code.
+def run_daemon(workspace: Workspace, *, once: bool, log: Log, while_used: bool = False) -> int:
+    """Run a daemon in this process; with `while_used`, as long as commands need it (`own_daemon`). SIGTERM and SIGINT
+    stop it gracefully, SIGHUP reloads its settings; a SIGHUP from a closed terminal is a stop. Returns the exit code.
     """
     daemon = Daemon(
         workspace,
         log,
         once=once,
+        use=UseOfDaemon(workspace) if while_used else None,
         supervisor=Supervisor.of(os.environ),
         abandon=os._exit,
     )

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from select import select
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -19,30 +19,27 @@ from threegate.acts.signing_key import acting_operator
 from threegate.cli import invocation, tab_completion
 from threegate.cli.invocation import argument
 from threegate.cli.progress import busy
-from threegate.cli.signing_options import YesOption, ask
-from threegate.core import limits
+from threegate.cli.signing_options import YesOption, acting_here, ask
 from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.workspace import AgentRun, find_workspace
+from threegate.daemon.own_daemon import own_daemon
 from threegate.judgement.policy import load_policy
-from threegate.launch.context import Context, open_context
+from threegate.launch.context import open_context
 from threegate.launch.launch_problem import read_operators
-from threegate.plugins.agents.agent_commits import AgentCommit
 from threegate.plugins.agents.agent_connect_command import connect
 from threegate.plugins.agents.agent_names import agent_runs, profiles
-from threegate.plugins.agents.branch_files import read_branch
-from threegate.plugins.agents.carried_commits import carry_commits
+from threegate.plugins.agents.end_of_run import EndOfRun, changes_line
 from threegate.plugins.agents.findings_question import decide_findings
 from threegate.plugins.agents.first_run import Made, remove_made, why_not_forget
 from threegate.plugins.agents.first_run_question import workspace_for_run
-from threegate.plugins.agents.launcher import Finished, Wanted, run_agent
-from threegate.plugins.agents.propose import draft_changes, propose_again
+from threegate.plugins.agents.launcher import Wanted, run_agent
+from threegate.plugins.agents.propose import propose_again
 from threegate.plugins.agents.remove_runs import remove_run, run_named
 from threegate.plugins.agents.runs import RunFacts, all_runs, end_dead_runs, find_run, is_alive, read_frozen, stop_run
 from threegate.plugins.agents.stop_signals import stop_signals
-from threegate.plugins.agents.work_changes import keep_bases, read_changes, was_proposed
+from threegate.plugins.agents.work_changes import read_changes
 from threegate.plugins.agents.work_copy import WorkCopy
 from threegate.plugins.changes.change_draft import left_out_lines
-from threegate.plugins.changes.make import MadeChangeSet
 from threegate.runners.backend import policy_facts
 from threegate.runners.jail.jail import Account
 from threegate.setup.agent_prompt import anywhere, place_of, prompt_json, prompt_text
@@ -52,8 +49,6 @@ from threegate.setup.init import account as own_account
 app = typer.Typer()
 
 app.command()(connect)
-
-_LOOK_SECONDS: Final = 0.2
 
 RunId = Annotated[str, argument("RUN", "A run's id, or the beginning of it.", agent_runs)]
 
@@ -139,40 +134,53 @@ def _start(
         raise typer.BadParameter("--propose is ask, always or never")
     workspace = workspace_for_run(profile, arguments, options.project, options.account)
 
-    with stop_signals() as stopped:
-        context = open_context(workspace)
-        acting = None
-        if options.allow:
-            acting = acting_operator(read_operators(context.workspace), name=options.operator, key=options.key)
-        wanted = Wanted(
-            profile,
-            options.project,
-            arguments,
-            options.account,
-            shown=tuple(path.rstrip("/") for path in options.with_ or ()),
-            read=tuple(options.read or ()),
-            hosts=tuple(options.allow or ()),
-            acting=acting,
-            fresh=options.fresh,
-            parent=parent,
-        )
+    with ExitStack() as kept:
+        with stop_signals() as stopped:
+            context = open_context(workspace)
+            acting = None
+            if options.allow:
+                acting = acting_operator(read_operators(context.workspace), name=options.operator, key=options.key)
+            wanted = Wanted(
+                profile,
+                options.project,
+                arguments,
+                options.account,
+                shown=tuple(path.rstrip("/") for path in options.with_ or ()),
+                read=tuple(options.read or ()),
+                hosts=tuple(options.allow or ()),
+                acting=acting,
+                fresh=options.fresh,
+                parent=parent,
+            )
 
-        def tell(line: str) -> None:
-            # Who stopped the run may not be at this terminal, and it may take nothing more: do not wait for it.
-            if not stopped() or select([], [sys.stderr], [], 0)[1]:
-                invocation.warn(line)
+            def tell(line: str) -> None:
+                # Who stopped the run may not be at this terminal, and it may take nothing more: do not wait for it.
+                if not stopped() or select([], [sys.stderr], [], 0)[1]:
+                    invocation.warn(line)
 
-        when = options.propose or ("ask" if invocation.on_terminal() else "always")
-        finished = run_agent(
-            context,
-            wanted,
-            actor=own_account(),
-            say=tell,
-            propose=lambda ended: _proposed(context, ended, when, stopped, tell),
-            busy=busy,
-            stopped=stopped,
-            decide=(lambda new: decide_findings(new, stopped)) if invocation.on_terminal() else None,
-        )
+            daemon = kept.enter_context(own_daemon(context.workspace, context.policy.settings))
+            end = EndOfRun(
+                context,
+                propose=options.propose or ("ask" if invocation.on_terminal() else "always"),
+                stopped=stopped,
+                say=tell,
+                daemon=daemon,
+                acting=lambda: acting_here(context, options.operator, options.key),
+            )
+            finished = run_agent(
+                context,
+                wanted,
+                actor=own_account(),
+                say=tell,
+                propose=end.report,
+                busy=busy,
+                stopped=stopped,
+                decide=(lambda new: decide_findings(new, stopped)) if invocation.on_terminal() else None,
+                requested=daemon.need,
+            )
+            opened = end.offer_review(finished)
+        if opened:
+            end.review(finished)
     raise typer.Exit(finished.exit)
 
 
@@ -210,128 +218,6 @@ def continue_(
     as_ = facts.account if os.geteuid() == 0 else ""
     options = _Options(Path(facts.root), as_, with_, read, allow, propose, fresh, operator, key)
     _start(facts.profile, tuple(arguments or ()), options, (parent, facts))
-
-
-def _proposed(
-    context: Context, finished: Finished, when: str, stopped: Callable[[], int], say: Callable[[str], None]
-) -> str | None:
-    """Report how a run ended and, if wanted, draft its changes, and those on branches that are not checked out; return
-    the digest of the change set of its files.
-    """
-    drafted = _proposed_files(context, finished, when, stopped, say)
-    for name, tip in finished.commits.tips[: limits.COMMIT_BRANCHES]:
-        _propose_branch(context, finished, (name, tip), when, stopped, say)
-    return drafted
-
-
-def _propose_branch(
-    context: Context,
-    finished: Finished,
-    branch: tuple[str, AgentCommit],
-    when: str,
-    stopped: Callable[[], int],
-    say: Callable[[str], None],
-) -> None:
-    """Draft, if wanted, what a branch has that the files of the copy do not have."""
-    facts, run = finished.facts, finished.run
-    name = ascii(branch[0])[1:-1]
-    try:
-        changes = read_branch(finished.copy, branch[1])
-        if not changes.rows or was_proposed(run, changes.sha256):
-            return
-        say(f"on {name}: {_changes_line(changes)}")
-        if when == "never" or (when == "ask" and not _wants_draft(stopped, f"Propose what it committed on {name}?")):
-            return
-        keep_bases(finished.copy, changes.rows)
-        drafted = draft_changes(
-            context.workspace,
-            context.policy.settings,
-            run,
-            finished.copy.root,
-            changes,
-            profile=facts.profile,
-            purpose=f"Changes that {facts.profile} committed on {name} in {facts.project or facts.root}",
-            commits=carry_commits(finished.copy, finished.commits.of(branch[0]), changes),
-        )
-    except (ThreeGateError, OSError) as error:
-        say(f"what it committed on {name} could not be proposed: {error}")
-        return
-    say(f"drafted {drafted} of {name}; read and sign it in another terminal: threegate review")
-
-
-def _proposed_files(
-    context: Context, finished: Finished, when: str, stopped: Callable[[], int], say: Callable[[str], None]
-) -> str | None:
-    """Report how a run ended and, if wanted, draft its changes; return the digest of the change set.
-
-    All output goes to stderr, because stdout belongs to the agent. A run that was stopped asks nothing: who stopped it
-    may not be at this terminal.
-    """
-    facts, run, changes = finished.facts, finished.run, finished.changes
-    ended = f"{facts.profile} ended with exit code {finished.exit}"
-    if changes is None:
-        say(f"{ended}; {finished.problem}")
-        return None
-    for line in (*left_out_lines(changes), *finished.commits.lines()):
-        say(line)
-    if not changes.rows:
-        say(f"{ended}; nothing in its copy is left to propose")
-        return None
-    say(f"{ended}; in its copy: {_changes_line(changes)}")
-    if was_proposed(run, changes.sha256):
-        say("it proposed these changes itself; see: threegate status")
-        return None
-    if when == "never" or (when == "ask" and not _wants_draft(stopped)):
-        say(f"its copy is kept; look at it with: threegate agent show {run.run_id}")
-        return None
-    try:
-        name = draft_changes(
-            context.workspace,
-            context.policy.settings,
-            run,
-            finished.copy.root,
-            changes,
-            profile=facts.profile,
-            purpose=f"Changes that {facts.profile} made in {facts.project or facts.root}",
-            commits=finished.commits,
-        )
-    except (ThreeGateError, OSError) as error:
-        say(f"its changes could not be proposed: {error}")
-        return None
-    say(f"drafted {name}; read and sign it in another terminal: threegate review")
-    if not context.workspace.daemon_lock_held():
-        say("no daemon is running, and only a daemon applies signed changes; start one with: threegate run")
-    return changes.sha256
-
-
-def _wants_draft(stopped: Callable[[], int], question: str = "Propose these changes?") -> bool:
-    """Ask the person, until they answer or the run is stopped, which is a no."""
-    if stopped():
-        return False
-    invocation.prompt(f"{question} [Y/n] ", err=True)
-    while not stopped():
-        if select([sys.stdin], [], [], _LOOK_SECONDS)[0]:
-            if answer := sys.stdin.readline():
-                return answer.strip().lower() in ("", "y", "yes")
-            break
-    if select([], [sys.stderr], [], 0)[1]:
-        invocation.say(err=True)  # nobody has ended the line of the question
-    return False
-
-
-def _changes_line(changes: MadeChangeSet) -> str:
-    """How many paths differ in which way, and the first few of them."""
-    words = {
-        "add": "added",
-        "modify": "changed",
-        "delete": "deleted",
-        "mode": "changed mode",
-        "type": "replaced",
-    }
-    counted = ", ".join(f"{count} {words[kind]}" for kind, count in changes.counts.items() if count)
-    paths = [row.path for row in changes.rows]
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return f"{counted} ({', '.join(paths[:3])}{more})"
 
 
 @app.command("list")
@@ -439,7 +325,7 @@ def propose(
         return
     for line in left:
         invocation.say(f"      {line}")
-    invocation.say(f"draft {name}: {_changes_line(made)}")
+    invocation.say(f"draft {name}: {changes_line(made)}")
     invocation.say(f"next  threegate approve {found.inbox / name}", copied=True)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -143,20 +144,22 @@ def run_agent(
     busy: Busy,
     stopped: Callable[[], int],
     decide: Decide | None = None,
+    requested: Callable[[], object] = lambda: None,
 ) -> Finished:
     """Run an agent until it ends. Before it starts, raises InvalidInput, Refused, Unavailable,
     KeyboardInterrupt; TrailError.
 
     `stopped` comes from `stop_signals`. `say` receives lines for the person, before and after the agent,
     never while it has the terminal. `busy` is used while the project is read and its copy made. Without `decide` what
-    was found and nobody decided about is hidden if it is of high confidence.
+    was found and nobody decided about is hidden if it is of high confidence. `requested` is called once the agent has
+    requested something.
     """
     end_dead_runs(context, actor=actor)
     plan = _plan(context, wanted)
     with ExitStack() as held:
         run = context.workspace.agent_run(new_agent_run_id(datetime.now(UTC))).make()
         held.enter_context(run_lock(run))
-        launch = _Launch(context, wanted, plan, run, actor, say, busy, stopped)
+        launch = _Launch(context, wanted, plan, run, actor, say, busy, stopped, requested)
         try:
             launch.prepare(held, decide)
             launch.refuse_stopped()
@@ -304,9 +307,11 @@ class _Launch:
         say: Callable[[str], None],
         busy: Busy,
         stopped: Callable[[], int],
+        requested: Callable[[], object],
     ) -> None:
         self._context, self._wanted, self._plan, self._run = context, wanted, plan, run
         self._actor, self._say, self._busy, self._stopped = actor, say, busy, stopped
+        self._on_request: Callable[[], object] | None = requested
         self._counts = self._hosts = -1
         self._sides: list[SideProcess] = []
         self._process: JailProcess | None = None
@@ -666,12 +671,26 @@ class _Launch:
         )
 
     def _is_stopped(self) -> bool:
-        """Called repeatedly while the agent is alive; also resumes a jail that a killed process left frozen."""
+        """Called repeatedly while the agent is alive; also resumes a jail that a killed process left frozen, and looks
+        for the first request.
+        """
+        if self._on_request is not None and self._has_requested():
+            self._on_request()
+            self._on_request = None
         thaw_forgotten(self._run, self._facts.jail)
         if not self._stopped():
             return False
         thaw(self._run.run_id)  # what is frozen may not die; who reads notices
         return True
+
+    def _has_requested(self) -> bool:
+        with (
+            suppress(OSError),
+            self._context.workspace.hold(self._run.inbox) as inbox,
+            inbox.entries() as entries,
+        ):
+            return any(entry.name.startswith("TR-") for entry in islice(entries, limits.AGENT_INBOX_ENTRIES))
+        return False
 
     def _note_jail(self, process: JailProcess) -> None:
         self._process = process

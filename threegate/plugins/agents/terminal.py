@@ -18,6 +18,7 @@ import struct
 import sys
 import termios
 import threading
+import time
 import tty
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -196,6 +197,27 @@ def _type(ours: int, process: JailProcess, ended: int, stopped: Callable[[], boo
             process.kill()
             raise KeyboardInterrupt
         left = left[: limits.AGENT_TYPED_BYTES]
+
+
+def settled(stopped: Callable[[], int]) -> bool:
+    """Whether a person may be asked something on our terminal now: the agent's last output and the reset were written,
+    and nobody has typed for SILENCE_SECONDS. What was typed is dropped; somebody who goes on is not waited for longer
+    than TYPED_AHEAD_SECONDS.
+    """
+    if any(isinstance(thread, _Forwarding) for thread in threading.enumerate()):
+        return False  # the terminal takes nothing more
+    until = time.monotonic() + limits.TYPED_AHEAD_SECONDS
+    before = termios.tcgetattr(0)
+    tty.setcbreak(0)  # line by line, nothing would be seen before Enter; and what is typed is not shown
+    try:
+        while not stopped() and time.monotonic() < until:
+            if not select.select([0], [], [], limits.SILENCE_SECONDS)[0]:
+                return True
+            if not _read_typed():
+                break
+        return False
+    finally:
+        termios.tcsetattr(0, termios.TCSAFLUSH, before)
 
 
 def _read_typed() -> bytes:

@@ -7,6 +7,7 @@ protected is refused at every launch, whether or not agents are used.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final, Literal
 
 from threegate.core import limits
@@ -100,6 +101,11 @@ class AgentsSettings(Table):
     )
 
 
+def _model_keys(agents: AgentsSettings) -> Iterator[str]:
+    """The keys of models: the launcher of a run reads them."""
+    return (profile.key for profile in agents.profiles.values())
+
+
 PROJECT: Final = Section(ProjectSettings, decides=("root",))
 APPLY: Final = Section(ApplySettings)
-AGENTS: Final = Section(AgentsSettings, decides=("protected",))
+AGENTS: Final = Section(AgentsSettings, decides=("protected",), not_for_daemons=_model_keys)
