@@ -373,8 +373,8 @@ def test_10_a_lost_key(place: Place) -> None:
     told(
         done.err,
         (
-            "threegate: none of your keys is one of operator's; name it with --key (a private key, or the .pub of an "
-            "agent's or FIDO key). If it is lost: threegate operator add NAME --key NEW.pub, and revoke the old one"
+            "threegate: none of your keys in ssh-agent and ~/.ssh is one of operator's; name it with --key. If it is "
+            "lost: threegate operator add NAME --key NEW.pub, and revoke the old one"
         ),
     )
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place.key)], check=True)

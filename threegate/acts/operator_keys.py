@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -79,7 +80,7 @@ def operator_keys() -> tuple[OperatorKey, ...]:
             found.setdefault(key.public, key)
     for line in held:
         found.setdefault(line.key, _only_in_agent(line))
-    good = [key for key in found.values() if key.public.problem() is None]
+    good = [key for key in found.values() if key.public.problem() is None and _in_its_time(key.public)]
     return tuple(sorted(good, key=lambda key: _ASKS.index(key.asks)))
 
 
@@ -97,7 +98,7 @@ def key_to_enrol(keys: Sequence[OperatorKey]) -> OperatorKey | None:
 
 
 def keys_of_file(path: Path) -> tuple[OperatorKey, ...]:
-    """What a named key file signs as: the certificate beside it, then the plain key.
+    """What a named key file signs as: the plain key, or the certificate beside it.
 
     If its private key is missing, ssh-keygen says so.
     """
@@ -123,7 +124,7 @@ def make_key(passphrase: bool) -> tuple[OperatorKey, bool]:
         command = [SSH_KEYGEN, "-q", "-t", "ed25519", "-C", "threegate-operator", "-f", str(path)]
         try:
             if passphrase:
-                done = subprocess.run(command, timeout=limits.SIGN_SECONDS)
+                done = subprocess.run(command)  # a person answers it: nothing waits for that but this command
             else:
                 done = subprocess.run([*command, "-N", ""], stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -140,7 +141,7 @@ def make_key(passphrase: bool) -> tuple[OperatorKey, bool]:
 
 
 def _of_file(path: Path, held: Sequence[PublicLine], *, named: bool = False) -> Iterator[OperatorKey]:
-    """The certificate beside a private key, then the key; of a .pub or certificate, itself. One that cannot sign here
+    """A private key, then the certificate beside it; of a .pub or certificate, itself. One that cannot sign here
     only if a person named it.
     """
     private = private_of(path)
@@ -149,12 +150,12 @@ def _of_file(path: Path, held: Sequence[PublicLine], *, named: bool = False) -> 
     if path.suffix == ".pub":
         candidates = [(path, read_public(path))]
     else:
-        # With the private key's name, ssh-keygen never signs with the certificate.
+        # Named as the private key, ssh-keygen signs with the plain key; with the certificate only under its own name.
         certificate = Path(f"{path}-cert.pub")
         plain = read_public(Path(f"{path}.pub"))
         if plain is None and known is not None and known.public is not None:
             plain = line_of(known.public)
-        candidates = [(certificate, read_public(certificate)), (path, plain)]
+        candidates = [(path, plain), (certificate, read_public(certificate))]
     silent = known is not None and known.asks != "passphrase"
     for file, line in candidates:
         if line is None:
@@ -166,6 +167,11 @@ def _of_file(path: Path, held: Sequence[PublicLine], *, named: bool = False) -> 
             ours = private == own_key_file()
             where: Where = "threegate" if ours else "token" if line.key.hardware else "file"
             yield OperatorKey(line, where, private, file, what_it_asks(file))
+
+
+def _in_its_time(key: PublicKey) -> bool:
+    certificate = key.certificate
+    return certificate is None or certificate.valid_after <= time.time() < certificate.valid_before
 
 
 def _only_in_agent(line: PublicLine) -> OperatorKey:

@@ -50,8 +50,8 @@ def acting_operator(operators: Operators, *, name: str = "", key: Path | None = 
             return Acting(names[0], key)
         raise InvalidInput(f"{key}: not a key of any operator by its .pub file; name yours with --as")
     raise InvalidInput(
-        f"none of your keys is one of {name or 'an operator'}'s; name it with --key (a private key, or the .pub of an"
-        " agent's or FIDO key). If it is lost: threegate operator add NAME --key NEW.pub, and revoke the old one"
+        f"none of your keys in ssh-agent and ~/.ssh is one of {name or 'an operator'}'s; name it with --key. If it is "
+        "lost: threegate operator add NAME --key NEW.pub, and revoke the old one"
     )
 
 

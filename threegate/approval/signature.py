@@ -174,8 +174,8 @@ def _signing_file(
             socket = os.environ["SSH_AUTH_SOCK"]
         elif private is not None and not asking:
             raise InvalidInput(
-                f"{path}: needs its passphrase, which is not asked for here; decide in another terminal, or run there: "
-                f"ssh-add {path}"
+                f"{path}: needs its passphrase, which is not asked for here (no terminal, or one that an agent had); "
+                f"decide in another terminal, or run there: ssh-add {path}"
             )
         elif private is not None and not _asks_by_token(private):
             if _Asking.agent is None:

@@ -91,18 +91,12 @@ class OwnAgent:
         Raises InvalidInput if there is no right answer, Unavailable.
         """
         if key not in self._unlocked:
-            # ssh-add asks again after a wrong passphrase, until it is right or empty.
-            command = [SSH_ADD, "-q", str(key)]
+            # It asks again after a wrong passphrase, until it is right or empty; to kill it would leave the terminal
+            # without its echo.
             try:
-                added = subprocess.run(
-                    command, env={**environment, "SSH_AUTH_SOCK": self._socket}, timeout=limits.SIGN_SECONDS
-                )
-            except subprocess.TimeoutExpired:
-                raise InvalidInput(f"{key}: no passphrase in time; nothing was approved") from None
+                added = subprocess.run([SSH_ADD, "-q", str(key)], env={**environment, "SSH_AUTH_SOCK": self._socket})
             except OSError as error:
-                raise Unavailable(
-                    f"{SSH_ADD}: {error.strerror}; reinstall it: apt-get install openssh-client"
-                ) from None
+                raise Unavailable(f"{SSH_ADD}: {error.strerror}; install it: apt-get install openssh-client") from None
             if added.returncode != 0:
                 raise InvalidInput(f"{key}: was not unlocked, so ssh-keygen did not sign; nothing was approved")
             self._unlocked.add(key)

@@ -21,7 +21,7 @@ def key_made_here(*, ask: bool) -> tuple[OperatorKey, bool]:
     path = own_key_file()
     passphrase = False
     if ask and not path.is_file():
-        say(f"No key of yours is in ssh-agent or has a usual name in ~/.ssh, so this makes one: {path}")
+        say(f"No key is in ssh-agent, and none in ~/.ssh has a usual name. This makes one: {path}")
         say(WITH)
         say(WITHOUT)
         passphrase = confirmed("Set a passphrase?")

@@ -38,7 +38,7 @@ NameOption = Annotated[
 ]
 KeyOption = Annotated[
     Path | None,
-    typer.Option("--key", metavar="KEY", help="The private key, or the .pub of a key in ssh-agent."),
+    typer.Option("--key", metavar="KEY", help="A private key or .pub; default: yours in ssh-agent or ~/.ssh."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask (required without a terminal).")]
 

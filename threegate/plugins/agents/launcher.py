@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
+from threegate.approval.signature import forget_unlocked
 from threegate.core import limits, removal
 from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable, is_disk_full
@@ -605,6 +606,7 @@ class _Launch:
             raise Refused("signature_missing", "--allow needs an operator's signature")
         self._say(f"you sign that this run may send anything to {', '.join(hosts)}")
         self._signed = sign_act(self._context, self._wanted.acting, HOSTS_ACT, self._about)
+        forget_unlocked()  # a key that a passphrase unlocked is not kept while an agent runs
 
     def announce(self) -> None:
         """Record the start in the trail. Raises Refused, TrailError, Unavailable."""
