@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sysconfig
 import tempfile
@@ -18,7 +19,7 @@ from tests.plugins.agents.people import Person, ordinary_account
 from tests.plugins.agents.terminal import Terminal
 
 Answers = Sequence[tuple[str, str]]
-"""What is waited for on the screen, and what is typed then."""
+"""What is waited for on the screen, and what is typed then, where \\1 is what its group found."""
 
 
 @dataclass
@@ -30,6 +31,7 @@ class Session:
     """Everything that was printed."""
     seconds: float
     questions: int
+    """How many answers it got."""
 
     def reported(self) -> str:
         """For the output of the tests."""
@@ -77,7 +79,9 @@ class Newcomer(Person):
         ) as terminal:
             for pattern, text in answers:
                 terminal.wait_for(pattern)
-                terminal.type(text)
+                found = re.search(pattern, terminal.shown())
+                assert found is not None
+                terminal.type(found.expand(text))
             code = terminal.wait_end(120)
         text = terminal.sent.decode(errors="replace").replace("\r", "")
         assert "Traceback (most recent call last)" not in text, text

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -13,15 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import missing
+from tests.conftest import missing, slow
 from tests.ordinary_user import python
 from tests.plugins.agents.conftest import jail_programs
-from tests.plugins.agents.first_run.newcomer import Newcomer, newcomer, without
+from tests.plugins.agents.first_run.newcomer import Newcomer, Session, newcomer, without
 from tests.plugins.agents.npm_agents import Unavailable, install
 from tests.plugins.agents.people import REPOSITORY
 from tests.plugins.agents.real_agents import AGENTS
 from tests.plugins.agents.scripted_model import Model, NextStep, Say
 
+SIGN = [(r"Go on\?", "\r"), (r"or ([a-z]{6}) to read and sign them here\]", r"\1" "\r"), (r"\[q\]uit >", "a\r")]
+"""Everything that is typed from nothing to an applied change."""
 RUN = ("agent", "run", "generic", "--", "sh", "-c", "echo hello >notes.txt")
 KEY = "sk-what-the-person-typed-0123456789"
 
@@ -48,15 +52,27 @@ def test_from_nothing_to_a_draft_and_back(who: Newcomer, capsys: pytest.CaptureF
     status = who.threegate("status")
     assert "the files of the project project" in status.stdout, "what follows finds the same workspace"
 
-    second = who.at_terminal(*RUN, answers=[(r"Propose these changes\?", "n\r")])
-    assert second.code == 0 and "Go on?" not in second.text, "it asks once"
-
-    kept = who.at_terminal("agent", "forget", answers=[(r"\[y/N\]", "\r")])
-    assert kept.code == 2 and who.workspace.is_dir()
     gone = who.at_terminal("agent", "forget", answers=[(r"\[y/N\]", "y\r")])
     assert gone.code == 0 and who.files() == before, gone.text
     again = who.threegate("agent", "forget", "--yes")
     assert again.returncode == 2 and again.stderr.count("\n") == 1
+
+
+def applied_and_undone(who: Newcomer, done: Session) -> None:
+    """The change is in the project; the line that was printed takes it back."""
+    assert done.code == 0, done.text
+    assert (who.project / "notes.txt").exists()
+    [line] = re.findall(r"^undo +threegate ([^\n]+)$", done.text, re.MULTILINE)
+    undone = who.threegate(*shlex.split(line), "--yes")
+    assert undone.returncode == 0 and not (who.project / "notes.txt").exists(), undone
+
+
+def test_from_nothing_to_an_applied_change_and_undo(who: Newcomer, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two commands and one terminal."""
+    done = who.at_terminal(*RUN, answers=SIGN)
+    with capsys.disabled():
+        print(f"\nfrom nothing to an applied change: {done.reported()}")
+    applied_and_undone(who, done)
 
 
 @pytest.mark.slow
@@ -67,17 +83,26 @@ def test_what_was_approved_is_not_forgotten(who: Newcomer) -> None:
     signed = who.threegate("approve", str(draft), "--yes")
     assert signed.returncode == 0, signed.stderr
     refused = who.threegate("agent", "forget", "--yes")
-    assert refused.returncode == 2 and "was approved there" in refused.stderr, refused.stderr
-    assert draft.stem in refused.stderr or "TR-" in refused.stderr
+    assert refused.returncode == 2 and f"{draft.stem} was approved there" in refused.stderr, refused.stderr
     assert who.key.is_file() and who.workspace.is_dir()
 
 
-def test_a_no_makes_nothing(who: Newcomer) -> None:
+@pytest.mark.parametrize("answer", ["n\r", slow("what?\r"), slow("\x04")])
+def test_a_no_makes_nothing(answer: str, who: Newcomer) -> None:
     before = who.files()
-    for answer in ("n\r", "what?\r", "\x04"):
-        done = who.at_terminal(*RUN, answers=[(r"Go on\?", answer)])
-        assert done.code == 2 and "nothing was made" in done.text, done.text
+    done = who.at_terminal(*RUN, answers=[(r"Go on\?", answer)])
+    assert done.code == 2 and "nothing was made" in done.text, done.text
     assert who.files() == before
+
+
+@pytest.mark.slow
+def test_a_no_removes_nothing(who: Newcomer) -> None:
+    assert who.at_terminal(*RUN, answers=[(r"Go on\?", "\r"), (r"Propose these changes\?", "n\r")]).code == 0
+    before = who.files()
+    kept = who.at_terminal("agent", "forget", answers=[(r"\[y/N\]", "\r")])
+    assert kept.code == 2 and who.files() == before
+    again = who.at_terminal(*RUN, answers=[(r"Propose these changes\?", "n\r")])
+    assert again.code == 0 and "Go on?" not in again.text, "it asks once"
 
 
 @pytest.mark.slow
@@ -133,11 +158,11 @@ def test_codex_from_nothing_with_a_local_model(
         "OPENAI_BASE_URL": f"{script.url}/v1",
     }
     words = ("agent", "run", "codex", "--", "exec", "--skip-git-repo-check", "Do what the script says.")
-    done = who.at_terminal(*words, answers=[(r"Go on\?", "\r"), (r"Propose these changes\?", "y\r")])
-    assert done.code == 0 and "drafted TR-" in done.text, done.text
+    done = who.at_terminal(*words, answers=SIGN)
+    applied_and_undone(who, done)
     assert "model      127.0.0.1 (from OPENAI_BASE_URL), without a key" in done.text
     with capsys.disabled():
-        print(f"\ncodex, from nothing to a draft: {done.reported()}")
+        print(f"\ncodex from the wheel, from nothing to an applied change: {done.reported()}")
     script.check()
 
 
