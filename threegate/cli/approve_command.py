@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -177,19 +178,24 @@ def _approve_group(
                 done.append((promoted, one))
         finally:
             with daemon_at_own_place(context.workspace, context.policy.settings) as daemon_runs:
-                runs = daemon_runs()
-            if quiet:
-                members = [promoted_json(promoted, one) for promoted, one in done]
-                left_out = [{"file": file, "why": why} for file, why in group.left_out]
-                emit_json({"batch_sha256": batch, "members": members, "left_out": left_out, "daemon_runs": runs})
-            else:
-                for promoted, _ in done:
-                    say(f"approved  {promoted.path}")
-                    if promoted.waits_for_quorum:
-                        say(f"waits     for further operators: threegate approve {promoted.path.name}")
-                    _tell_kept(promoted)
-                say(f"batch     {batch}, {len(done)} of {len(sealed.sealed)} approved")
-                _tell_no_daemon(daemon_runs=runs)
+                _tell_group(done, group, batch, len(sealed.sealed), daemon_runs=daemon_runs(), quiet=quiet)
+
+
+def _tell_group(
+    done: Sequence[tuple[Promoted, Sealed]], group: Group, batch: str, of: int, *, daemon_runs: bool, quiet: bool
+) -> None:
+    if quiet:
+        members = [promoted_json(promoted, one) for promoted, one in done]
+        left_out = [{"file": file, "why": why} for file, why in group.left_out]
+        emit_json({"batch_sha256": batch, "members": members, "left_out": left_out, "daemon_runs": daemon_runs})
+        return
+    for promoted, _ in done:
+        say(f"approved  {promoted.path}")
+        if promoted.waits_for_quorum:
+            say(f"waits     for further operators: threegate approve {promoted.path.name}")
+        _tell_kept(promoted)
+    say(f"batch     {batch}, {len(done)} of {of} approved")
+    _tell_no_daemon(daemon_runs=daemon_runs)
 
 
 def _countersign(

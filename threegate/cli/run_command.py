@@ -19,7 +19,9 @@ def run(
         typer.Option("--log", help="Log lines on stderr; auto: JSON for the journal, else text."),
     ] = "auto",
     json_log: Annotated[bool, typer.Option("--json-log", help="The same as --log json.")] = False,
-    while_used: Annotated[bool, typer.Option("--while-used", hidden=True)] = False,
+    while_used: Annotated[
+        bool, typer.Option("--while-used", help="For commands that start it: end once none of them needs it.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="The same as --log none.")] = False,
 ) -> None:
     """Run the daemon in the foreground.

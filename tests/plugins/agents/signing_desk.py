@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.plugins.agents.people import Person, as_account
+from tests.support import wait_until
+from threegate.core.workspace import Workspace
 
 Decision = Callable[["SigningDesk", Path], None]
 """What the operator does with a draft."""
@@ -31,10 +33,13 @@ class SigningDesk:
         self.daemon = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        daemon = subprocess.Popen(
             self._who.command("run"), env=self._who.environ(), cwd=self._who.home, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **as_account(self._who.account),
         )  # fmt: skip
+        # Else the agent's first request may start one that is quicker.
+        wait_until(Workspace(self._who.workspace).daemon_lock_held, "the operator's daemon")
+        return daemon
 
     @contextmanager
     def open(self) -> Iterator[SigningDesk]:

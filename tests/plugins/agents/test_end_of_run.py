@@ -58,6 +58,19 @@ def test_what_is_rejected_there_is_not_applied(user: Person) -> None:
 
 
 @pytest.mark.slow
+def test_a_change_that_no_longer_fits_is_named(user: Person) -> None:
+    """Somebody changed the file while it was read; nothing is called applied, and nothing is to be undone."""
+    with on_terminal(user, "/bin/sh", "-c", CHANGES, options=[]) as screen:
+        open_review(screen)
+        (user.project / "README").write_text("something else\n")
+        screen.press(b"a\n")
+        screen.wait_for(b"1 approved")
+        screen.end()
+    assert (user.project / "README").read_text() == "something else\n" and not (user.project / "new.txt").exists()
+    assert re.search(rb"^project_changed TR-", screen.seen, re.MULTILINE) and b"project undo" not in screen.seen
+
+
+@pytest.mark.slow
 def test_a_key_in_ssh_agent_signs_although_its_file_has_a_passphrase(user: Person) -> None:
     account, socket = as_account(user.account), user.home / "agent.sock"
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL, **account)
@@ -119,6 +132,19 @@ def test_approve_at_the_own_place_runs_what_it_approved(user: Person) -> None:
     at_own_place(user)
     done = user.threegate("approve", add_draft(user), "--yes")
     assert done.returncode == 0 and "waits" not in done.stdout, done
+    wait_until(lambda: not daemons(user), lambda: daemons(user))
+    assert [event["status"] for event in user.events("finished")] == ["succeeded"]
+
+
+@pytest.mark.slow
+def test_review_at_the_own_place_does_too(user: Person) -> None:
+    at_own_place(user)
+    add_draft(user)
+    with on_terminal(user, words=["review", "--plain"]) as screen:
+        screen.wait_for(b"[q]uit > ")
+        screen.press(b"a\n")
+        assert screen.end() == 0
+    assert b"none is running" not in screen.seen
     wait_until(lambda: not daemons(user), lambda: daemons(user))
     assert [event["status"] for event in user.events("finished")] == ["succeeded"]
 

@@ -225,7 +225,8 @@ class EndOfRun:
 
 
 def wait_for(workspace: Workspace, approved: Sequence[Promoted]) -> None:
-    """Wait until the daemon has done what was approved, and print how it went. Raises KeyboardInterrupt."""
+    """Wait until the daemon has done what was approved, and print how it went; Ctrl-C leaves it to the daemon."""
+    threegate = invocation.threegate_here(workspace)
     for promoted in approved:
         if promoted.waits_for_quorum:
             continue
@@ -234,10 +235,13 @@ def wait_for(workspace: Workspace, approved: Sequence[Promoted]) -> None:
             for line in follow(workspace, show_request(workspace, name)):
                 if line.next == "operator" or (line.state != "running" and not workspace.daemon_lock_held()):
                     break
-            for said in outcome_lines(show_request(workspace, name), invocation.threegate_here(workspace)):
+            for said in outcome_lines(show_request(workspace, name), threegate):
                 invocation.say(said, copied=True)
         except (InvalidInput, Unavailable) as error:
             invocation.warn(str(error))
+        except KeyboardInterrupt:
+            invocation.warn(f"what was approved goes on without you; see: {threegate} show {name}")
+            return
 
 
 def on_terminal() -> bool:
