@@ -64,7 +64,7 @@ class OperatorKey:
         place = "in ssh-agent" if self.private is None else _short(self.private)
         if self.where == "ssh-agent" and self.private is not None:
             place += ", in ssh-agent"
-        comment = f" ({self.line.comment})" if self.private is None and self.line.comment else ""
+        comment = f" as {self.line.comment}" if self.private is None and self.line.comment else ""
         said = {"nothing": "", "touch": ", asks for a touch", "passphrase": ", asks for its passphrase"}[self.asks]
         return place + comment + said
 
@@ -189,10 +189,10 @@ def _key_files() -> Iterator[Path]:
     yield from usual
     yield own_key_file()
     try:
-        others = sorted(islice(folder.glob("*.pub"), limits.KEY_FILES))
+        others = (path for other in folder.glob("*.pub") if (path := private_of(other)) not in usual)
+        yield from sorted(islice(others, limits.KEY_FILES))
     except OSError:
         return
-    yield from (path for other in others if (path := private_of(other)) not in usual)
 
 
 def _short(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The applications under a pseudo-terminal, with a key whose passphrase ssh-keygen asks for there."""
+"""The applications under a pseudo-terminal, with a key whose passphrase is asked for there."""
 
 from __future__ import annotations
 
@@ -87,32 +87,43 @@ class Terminal:
 
 
 @pytest.mark.slow
-def test_ssh_keygen_asks_for_the_passphrase(bench: Bench) -> None:
+def test_the_passphrase_is_asked_for_once(bench: Bench) -> None:
     key = bench.keys["alice"]
     subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", str(key)], check=True)
     bench.draft()
+    bench.draft("req-2", slug="two")
     terminal = Terminal(bench, "review", "--key", str(key))
-    terminal.wait("UNDECIDED: 1")
-    terminal.type("\r")
-    terminal.wait("not seen yet")
-    terminal.page_to_the_end()
-    terminal.type("a")
-    terminal.wait("[y/n]")
-    terminal.type("y")
+    terminal.wait("UNDECIDED: 2")
+
+    def approve() -> None:
+        terminal.type("\r")
+        terminal.wait("not seen yet")
+        terminal.page_to_the_end()
+        again()
+
+    def again() -> None:
+        terminal.type("a")
+        terminal.wait("[y/n]")
+        terminal.type("y")
+
+    approve()
+    terminal.wait("Enter passphrase")
+    terminal.type("\n")
+    terminal.wait("was not unlocked")
+    again()
     terminal.wait("Enter passphrase")
     terminal.type("wrong\n")
-    terminal.wait("did not sign")
-    terminal.type("a")
-    terminal.wait("[y/n]")
-    terminal.type("y")
-    terminal.wait("Enter passphrase")
+    terminal.wait("Bad passphrase")
     terminal.type("open sesame\n")
+    terminal.wait("UNDECIDED: 1")
+    approve()
     terminal.wait("UNDECIDED: 0")
     terminal.type("q")
     assert terminal.end() == 0
-    assert "1 approved, 0 rejected, 0 left" in terminal.text() and "approval " in terminal.text()
-    (approved,) = bench.workspace.approved.glob("*.md")
-    assert all(check.ok for check in verify_approval(bench.context, approved))
+    assert terminal.wrote.count(b"Enter passphrase") == 2
+    assert "2 approved, 0 rejected, 0 left" in terminal.text() and "approval " in terminal.text()
+    for approved in bench.workspace.approved.glob("*.md"):
+        assert all(check.ok for check in verify_approval(bench.context, approved))
 
 
 def test_watching_ends_with_a_key_and_leaves_the_terminal_as_it_was(bench: Bench) -> None:

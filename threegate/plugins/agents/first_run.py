@@ -133,7 +133,7 @@ def _endpoint(profile: Profile, given: str) -> str:
 
 def key_from(typed: str) -> str:
     """The key that a person typed, or that is in the file whose path they typed. Raises InvalidInput."""
-    if typed.startswith(("/", "~/", "./")):
+    if typed.startswith(("/", "~", "./")):
         try:
             data = durable.read_regular(Path(typed).expanduser(), max_bytes=limits.SECRET_BYTES)
         except (OSError, RuntimeError):
