@@ -522,6 +522,8 @@ KEY_FILE_BYTES: Final = 1 * KIB
 KEY_TEXT_BYTES: Final = 16 * KIB
 """A public key of ssh-keygen, with its comment."""
 USER_STATE_BYTES: Final = 64 * KIB
+MADE_FILE_BYTES: Final = 4 * MIB
+"""The list of what `agent run` made for a user, with settings files as they were before."""
 CLIENT_SETTINGS_BYTES: Final = 1 * MIB
 """The settings file of an agent outside of the jail, which `agent connect --write` adds an entry to."""
 AUDIT_FILE_BYTES: Final = 1 * MIB

@@ -29,11 +29,16 @@ def read_secret(name: str, reference: SecretReference) -> str:
         except OSError as error:
             raise Unavailable(f"no secret: the file of secrets.{name} cannot be read ({error.strerror})") from None
         text = data.decode("ascii", "replace").strip()
+    return check_secret(f"what secrets.{name} names", text)
+
+
+def check_secret(what: str, text: str) -> str:
+    """The value itself. Raises Unavailable if it is empty, too short, or not a token; the message never contains it."""
     if not _VALUE.fullmatch(text):
-        raise Unavailable(f"no secret: what secrets.{name} names is missing or is not a token")
+        raise Unavailable(f"no secret: {what} is missing or is not a token")
     if len(text) < limits.SECRET_CHARS_MIN:
         raise Unavailable(
-            f"no secret: what secrets.{name} names has fewer than {limits.SECRET_CHARS_MIN} characters and could not "
-            "be masked; use a longer one"
+            f"no secret: {what} has fewer than {limits.SECRET_CHARS_MIN} characters and could not be masked; use a "
+            "longer one"
         )
     return text

@@ -44,9 +44,16 @@ def free_for_workspace(root: Path) -> Path:
     return root
 
 
-def init_workspace(root: Path, line: str, *, operator: str = "operator", agent: str = "") -> MadeWorkspace:
+def new_workspace_id() -> str:
+    """An id that no other workspace has."""
+    return f"ws-{secrets.token_hex(16)}"
+
+
+def init_workspace(
+    root: Path, line: str, *, operator: str = "operator", agent: str = "", workspace_id: str = ""
+) -> MadeWorkspace:
     """Create a workspace at `root`; `line` is the public key of its first operator, `agent` names the account that may
-    write to its inbox. Raises InvalidInput if there is one, Unavailable, OSError.
+    write to its inbox, `workspace_id` is a new one. Raises InvalidInput if there is one, Unavailable, OSError.
     """
     root = free_for_workspace(root)
     workspace = Workspace(root)
@@ -56,7 +63,7 @@ def init_workspace(root: Path, line: str, *, operator: str = "operator", agent: 
     fill_reserve(workspace.reserve)
     if agent_uid is not None:
         let_agent_in(workspace, agent_uid)
-    workspace_id = f"ws-{secrets.token_hex(16)}"
+    workspace_id = workspace_id or new_workspace_id()
     values: dict[str, object] = {"workspace.id": workspace_id}
     image, egress = _images()
     if image:

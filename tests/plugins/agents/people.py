@@ -166,12 +166,16 @@ class Person:
         return found
 
 
+def ordinary_account() -> str:
+    """The account of somebody who is not root; empty if that is our own."""
+    return ACCOUNT if os.geteuid() == 0 else ""
+
+
 @contextmanager
 def person(ways: str, below: Path | None = None) -> Iterator[Person]:
     """`user` is an ordinary account, `root` is root with an account for the agent. `below`: where their folder is."""
     folder = Path(tempfile.mkdtemp(prefix="threegate-agents-", dir=below))
-    ordinary = os.geteuid() == 0 and ways == "user"
-    who = Person(folder, ACCOUNT if ordinary else "", ACCOUNT if ways == "root" else "")
+    who = Person(folder, ordinary_account() if ways == "user" else "", ACCOUNT if ways == "root" else "")
     try:
         who.project.mkdir(parents=True)
         (who.home / ".ssh").mkdir(mode=0o700)

@@ -19,8 +19,8 @@ from threegate.acts.signing_key import acting_operator
 from threegate.cli import invocation, tab_completion
 from threegate.cli.invocation import argument
 from threegate.cli.progress import busy
-from threegate.cli.signing_options import acting_here
-from threegate.core.errors import ThreeGateError
+from threegate.cli.signing_options import YesOption, acting_here, ask
+from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.workspace import AgentRun, find_workspace
 from threegate.daemon.own_daemon import own_daemon
 from threegate.judgement.policy import load_policy
@@ -30,6 +30,8 @@ from threegate.plugins.agents.agent_connect_command import connect
 from threegate.plugins.agents.agent_names import agent_runs, profiles
 from threegate.plugins.agents.end_of_run import EndOfRun, changes_line
 from threegate.plugins.agents.findings_question import decide_findings
+from threegate.plugins.agents.first_run import Made, remove_made, why_not_forget
+from threegate.plugins.agents.first_run_question import workspace_for_run
 from threegate.plugins.agents.launcher import Wanted, run_agent
 from threegate.plugins.agents.propose import propose_again
 from threegate.plugins.agents.remove_runs import remove_run, run_named
@@ -130,10 +132,11 @@ def _start(
     """Run an agent to its end, and exit with its code."""
     if options.propose not in ("", "ask", "always", "never"):
         raise typer.BadParameter("--propose is ask, always or never")
+    workspace = workspace_for_run(profile, arguments, options.project, options.account)
 
     with ExitStack() as kept:
         with stop_signals() as stopped:
-            context = open_context(invocation.workspace_here())
+            context = open_context(workspace)
             acting = None
             if options.allow:
                 acting = acting_operator(read_operators(context.workspace), name=options.operator, key=options.key)
@@ -209,7 +212,7 @@ def continue_(
     Examples: threegate agent continue ar-20261122
               threegate agent continue ar-20261122 -- sh -c 'make test'
     """
-    context = open_context(invocation.workspace_here())
+    context = open_context(invocation.workspace_here(only_own=True))
     end_dead_runs(context, actor=account())
     parent, facts = find_run(context.workspace, run)
     as_ = facts.account if os.geteuid() == 0 else ""
@@ -370,6 +373,27 @@ def remove(
     for item in removed:
         drafts = f", {len(item.drafts)} of them drafts that nobody decided on" if item.drafts else ""
         invocation.say(f"removed {item.run}: {item.space.bytes >> 20} MiB, {item.space.names} files{drafts}")
+
+
+@app.command()
+def forget(yes: YesOption = False) -> None:
+    """Remove what the first `agent run` made: workspace, keys, settings.
+
+    It lists them and asks first. Where anything was approved, all of it stays.
+
+    Example: threegate agent forget
+    """
+    made = Made.read()
+    lines = made.lines()
+    if not lines:
+        raise InvalidInput("there is nothing that `threegate agent run` made for you; nothing was removed")
+    if (why := why_not_forget(made)) is not None:
+        raise InvalidInput(f"{why}; nothing was removed")
+    invocation.put([f"remove    {line}" for line in lines])
+    ask("Remove all of it, with the drafts and copies of agents there?", yes)
+    for line in remove_made(made):
+        invocation.warn(line)
+    invocation.say("removed")
 
 
 @app.command()

@@ -209,7 +209,7 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     extras: tuple[Extra, ...] = ("agents", "mcp") if profile.url or wanted.hosts else ("mcp",)
     require_extra("an agent", *extras)
     require_plugin("an agent", "serve", settings.plugins.off)
-    account = _account(wanted.account)
+    account = agent_account(wanted.account)
     if wanted.parent is not None:
         refuse_continuing(*wanted.parent, wanted.shown)
         profile = _rest(profile, account, *wanted.parent)
@@ -256,7 +256,7 @@ def _rest(profile: Profile, account: Account, parent: AgentRun, facts: RunFacts)
     return profile.but(limits=whole.but(**left))
 
 
-def _account(name: str) -> Account:
+def agent_account(name: str) -> Account:
     """The account for the agent's processes. Raises InvalidInput."""
     if os.geteuid() != 0:
         if name:

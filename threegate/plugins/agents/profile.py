@@ -57,6 +57,10 @@ class Profile(Table):
     """The model's endpoint without /v1; empty if it has no model."""
     models: tuple[str, ...]
     """The models it may use; the first is the default."""
+    key_variable: str = ""
+    """The variable in which the agent itself looks for the key of `url`."""
+    url_variable: str = ""
+    """The variable in which the agent itself looks for another endpoint."""
     args: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     files: tuple[WrittenFile, ...] = ()
