@@ -32,7 +32,7 @@ def acting_operator(operators: Operators, *, name: str = "", key: Path | None = 
     names = sorted({entry.name for entry in operators.entries})
     if name and name not in names:
         raise InvalidInput(
-            f"{name}: not in operators (it has {', '.join(names)}); add them with: threegate operator add"
+            f"{name}: not in operators (it has {', '.join(names)}); add them with: threegate operator add {name}"
         )
     keys = [key] if key is not None else _own_keys()
     for path in keys:

@@ -350,10 +350,12 @@ def refuse_used(held: LockedTrail, request: Request) -> None:
             raise Refused(
                 DRAFT_EXPIRED,
                 f"{request.file_name}: no operator decided on it within approval.draft_ttl; draft it again: "
-                "threegate draft --again",
+                f"threegate draft --again {request.request_id}",
             )
         raise Refused(
-            "replayed", f"request_id {request.request_id} was used before; make a new one: threegate draft --again"
+            "replayed",
+            f"request_id {request.request_id} was used before; make a new one: "
+            f"threegate draft --again {request.request_id}",
         )
     if held.index.name_used(request.file_name):
         raise Refused("replayed", f"the file name {request.file_name} was used before; rename the draft")

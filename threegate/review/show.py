@@ -112,7 +112,7 @@ def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[
     request = shown.report.request if shown.report else None
     item = next((item for item in request.inputs if item.name == name), None) if request else None
     if shown.path is None or item is None:
-        raise InvalidInput(f"{shown.request_id}: has no input {name!r}; threegate show lists its inputs")
+        raise InvalidInput(f"{shown.request_id}: has no input {name!r}; see: threegate show {shown.request_id}")
     here = os.path.realpath(shown.path.parent)
     folder = next((folder for folder in workspace.draft_folders() if os.path.realpath(folder) == here), None)
     if folder is None or placed_at(workspace, shown.path) is not None:

@@ -189,7 +189,7 @@ def finished_request(context: Context, which: str) -> Approved:
         raise Refused(
             "grant_mismatch",
             f"{request_id}: a grant for a stateful server covers calls whatever was called before, and only the screen "
-            "of: threegate grant tool says so; give it there",
+            "of a grant for a tool says so; give it there: threegate grant tool SERVER TOOL --max-uses N --expires 8h",
         )
     return found
 

@@ -98,7 +98,7 @@ def new(
 @app.command("tool")
 def tool(
     server: Annotated[str, argument("SERVER", "A server shown by `threegate tools list`.", servers)],
-    tool_name: Annotated[str, argument("TOOL", "A tool shown by `threegate tools show`.")],
+    tool_name: Annotated[str, argument("TOOL", "A tool shown by `threegate tools show SERVER`.")],
     max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000, help="How many calls it allows.")],
     expires: Annotated[str, typer.Option("--expires", metavar="8h", help="90s, 15m, 24h or 7d from now.")],
     where: Annotated[
