@@ -48,7 +48,7 @@ def test_an_id_that_two_drafts_name_is_no_name(bench: Bench, capfd: pytest.Captu
     bench.draft("req-1", slug="other")
     (bench.workspace.inbox / "TR-20260101-000000Z-x.md").symlink_to("/etc/passwd")
     assert signed(bench, "approve", "req-1") == 2
-    assert "2 drafts have this id" in capfd.readouterr().err
+    assert "req-1: names 2 requests: " in capfd.readouterr().err
     assert signed(bench, "approve", "nothing-of-that-name") == 2
 
 

@@ -56,7 +56,7 @@ def test_each_shell_gets_the_drafts_in_its_own_form(place: Place, shell: str) ->
         (("draft", "--again", ""), ["TR-finished", "TR-refused"]),
         (("show", "TR-first", "--against", "TR-f"), ["TR-finished", "TR-first"]),
         (("show", "TR-r"), ["TR-refused", "TR-running"]),
-        (("audit", "replay", ""), ["req-ran"]),
+        (("audit", "replay", ""), ["TR-finished", "req-ran"]),
         (("audit", "show", "--request", ""), ["req-ended"]),
         (("approve", "TR-first", "--as", ""), ["operator"]),
         (("operator", "revoke", ""), ["operator"]),
@@ -69,6 +69,16 @@ def test_each_shell_gets_the_drafts_in_its_own_form(place: Place, shell: str) ->
 )
 def test_each_command_is_offered_what_it_takes(place: Place, words: tuple[str, ...], names: list[str]) -> None:
     assert offered(place, *words) == names
+
+
+def test_slugs_that_one_request_has_and_ids_are_offered(tmp_path: Path) -> None:
+    place = make_place(tmp_path)
+    for name in ("TR-20260101-000000Z-sum", "TR-20260102-000000Z-sum", "TR-20260103-000000Z-mean"):
+        place.drop(monty_draft(f"req-{name[9:11]}", "1 + 1"), f"{name}.md")
+    place.once()  # a verdict names the id
+    assert offered(place, "approve", "m") == ["mean"]
+    assert offered(place, "approve", "s") == [], "two have it"
+    assert offered(place, "show", "req-") == ["req-01", "req-02", "req-03"]
 
 
 def test_the_workspace_of_the_command_line_is_asked(place: Place, tmp_path: Path) -> None:

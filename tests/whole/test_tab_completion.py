@@ -32,7 +32,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     ("words", "names"),
     [
         (("project", "redraft", ""), ["TR-first", "TR-second"]),
-        (("project", "undo", ""), ["req-ran"]),
+        (("project", "undo", ""), ["TR-finished", "req-ran"]),
         (("audit", "pack", ""), ["req-ended"]),
         (("project", "remove", ""), ["web"]),
         (("agent", "connect", "co"), ["codex"]),

@@ -17,6 +17,7 @@ from typing import get_args
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.file_names import slug_of
 from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import STATES, RequesterFolders
 from threegate.launch.context import Context
@@ -26,7 +27,6 @@ from threegate.request.render_draft import file_name, render_request
 from threegate.trail.trail import LockedTrail
 
 _RETRY = re.compile(r"\.r[0-9]{1,6}")
-_SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
 _MOST = 10_000
 
 
@@ -49,7 +49,7 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
         raise InvalidInput(f"{source}: is still a draft; approve or reject it instead")
     moment = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
     request = _read(context, source, moment)
-    slug = match[1] if (match := _SLUG.fullmatch(source.name)) else "retry"
+    slug = slug_of(source.name) or "retry"
     with context.trail.locked() as held:
         request_id = free_request_id(held, request.request_id)
         requester_folders = context.workspace.requester_folders(draft_owner(held.index.history(request.request_id)))

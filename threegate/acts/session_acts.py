@@ -39,7 +39,7 @@ def session_table(context: Context, held: LockedTrail) -> SessionTable:
     if not compiled.ok:
         raise InvalidInput("the contracts do not compile; fix them first: threegate contracts check")
     if compiled.empty:
-        raise InvalidInput("there are no contracts, so there are no sessions; see: threegate contracts new")
+        raise InvalidInput("there are no contracts, so there are no sessions; see: threegate contracts new TOOL")
     return context.contracts.view(held, context.policy)
 
 

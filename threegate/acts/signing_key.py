@@ -37,7 +37,7 @@ def acting_operator(operators: Operators, *, name: str = "", key: Path | None = 
     names = sorted({entry.name for entry in operators.entries})
     if name and name not in names:
         raise InvalidInput(
-            f"{name}: not in operators (it has {', '.join(names)}); add them with: threegate operator add"
+            f"{name}: not in operators (it has {', '.join(names)}); add them with: threegate operator add {name}"
         )
     for own in operator_keys() if key is None else keys_of_file(key):
         found = [found for found in names if _may(operators, found, own.public) and found == (name or found)]

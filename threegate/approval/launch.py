@@ -93,7 +93,7 @@ class _Checks:
         behind, kind = facts.clock_behind_sec, facts.unknown_kind
         slow = f"the clock is {behind:.0f} s behind the trail; set it right"
         yield passed("clock", "not behind the trail", (behind > limits.CLOCK_BEHIND_SECONDS, "clock_went_back", slow))
-        bad = f"{operators.problem}; fix it with: threegate operator"
+        bad = f"{operators.problem}; see: threegate operator list"
         other = "operators is not what the trail last recorded; look at it, then: threegate operator record"
         yield passed(
             "operators file",
@@ -118,7 +118,8 @@ class _Checks:
                 yield tried(self.way.signature_check, self._verify)
             yield from given.checks
             used = facts.id_used or facts.nonce_used(given.nonce)
-            again = "this request or this approval was used before; make a new one: threegate draft --again"
+            once = "this request or this approval was used before"
+            again = f"{once}; make a new one: threegate draft --again {facts.request.request_id}"
             yield passed("used once", "never used before", (used, "replayed", again))
             own = requester_of(facts.request, facts.requesters, facts.owner) == given.approver
             alone = "whoever asks cannot approve; another operator must"
@@ -299,7 +300,11 @@ def _statement_checks(facts: LaunchFacts, approval: SignedApproval) -> Iterator[
         f"until {until}",
         *early(facts, began),
         (odd, "expired", "the approval names an end that approval.ttl does not allow"),
-        (facts.now >= ends, "expired", f"the approval ended at {until}; use: threegate draft --again"),
+        (
+            facts.now >= ends,
+            "expired",
+            f"the approval ended at {until}; use: threegate draft --again {facts.request.request_id}",
+        ),
     )
 
 

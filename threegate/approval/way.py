@@ -104,7 +104,8 @@ def refuse_unjudged(facts: LaunchFacts) -> None:
     raise Refused(
         NOT_JUDGED,
         f"nobody signed this request itself, and nothing judges what covers it: {why}; it waits for that plugin, or: "
-        "threegate cancel, threegate draft --again, and approve the new draft",
+        f"threegate cancel {facts.request.request_id}, then threegate draft --again {facts.request.request_id}, and "
+        "approve the new draft",
     )
 
 

@@ -563,7 +563,7 @@ class FolderAudit:
             elif path.startswith("memory/") and _NOTES not in self._single:
                 self.result.note(
                     self.workspace.tool_exec / path,
-                    "written by hand: the trail knows of no note until one is stored by threegate project note approve",
+                    "written by hand: the trail has no note before one is stored: threegate project note approve ID",
                 )
             elif path.startswith("contracts/"):
                 self._check_contract(path, contracts)

@@ -31,6 +31,7 @@ from threegate.cli.replay_command import replay
 from threegate.core import durable, limits
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
 from threegate.review.countersign import verify_approval
+from threegate.review.named_request import DRAFT, find_request, where_now
 from threegate.setup.init import account
 from threegate.trail.checkpoint import LineProof, TrailCheckpoint
 from threegate.trail.cosignature import WitnessKey
@@ -50,7 +51,9 @@ KeyOption = Annotated[
 def show(
     request: Annotated[
         str,
-        typer.Option("--request", metavar="ID", help="Only this request.", autocompletion=tab_completion.with_result),
+        typer.Option(
+            "--request", metavar="ID|FILE", help="Only this request.", autocompletion=tab_completion.with_result
+        ),
     ] = "",
     since: Annotated[
         str, typer.Option("--since", metavar="WHEN", help="Start at this date or time, or this long ago: 24h, 7d.")
@@ -68,8 +71,12 @@ def show(
     unknown = sorted(set(type_ or ()) - kinds.keys())
     if unknown:
         raise InvalidInput(f"--type {unknown[0]}: no such event type; known types: {', '.join(sorted(kinds))}")
+    workspace = workspace_here()
+    trail = Trail(workspace)
+    if request:
+        request = find_request(workspace, request, trail=trail).request_id or request
     events = select(
-        Trail(workspace_here()).events(),
+        trail.events(),
         request_id=request or None,
         since=moment_of(since) if since else None,
         types=frozenset(type_ or ()),
@@ -236,7 +243,7 @@ def check_proof(
 
 @app.command("approval")
 def verify_an_approval(
-    file: Annotated[Path, argument("ID|FILE", "A request in approved/: its id or file.", tab_completion.waiting)],
+    which: Annotated[str, argument("ID|FILE", "A request in approved/: id, file or slug.", tab_completion.waiting)],
     json_: JsonFlag = False,
 ) -> None:
     """Run every check that a launch runs on an approval.
@@ -245,7 +252,11 @@ def verify_an_approval(
 
     Example: threegate audit approval tool-exec/approved/TR-20261122-101500Z-sum.md
     """
-    checks = verify_approval(context_here(), file)
+    context = context_here()
+    named = find_request(context.workspace, which, frozenset(("approved",)), trail=context.trail)
+    if named.path is None or named.state == DRAFT:
+        raise InvalidInput(f"{which}: {where_now(context.workspace, named, context.trail)}")
+    checks = verify_approval(context, named.path)
     if wants_json(json_):
         emit_json(
             [{"check": item.name, "ok": item.ok, "code": item.code or None, "detail": item.detail} for item in checks]

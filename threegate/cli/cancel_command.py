@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from threegate.acts.cancel import CANCEL, cancel_about, cancel_request
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json
+from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, one_by_one, say, wants_json
 from threegate.cli.signing_options import KeyOption, NameOption, decision_here
 from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
-from threegate.review.show import show_request
+from threegate.review.named_request import OPEN, find_request
 
 
 def cancel(
-    which: Annotated[str, argument("ID|FILE", "A request by its id or file.", tab_completion.open_requests)],
+    which: Annotated[
+        list[str], argument("ID|FILE", "Requests: their ids, files or slugs.", tab_completion.open_requests)
+    ],
     reason: Annotated[str, typer.Option("--reason", help="The reason, for the trail.")] = "",
     wait: Annotated[
         float, typer.Option("--wait", min=0, max=600, help="Seconds to wait for a running request to stop.")
@@ -31,11 +34,14 @@ def cancel(
     Example: threegate cancel TR-20261122-101500Z-sum --reason 'Wrong month.'
     """
     context = context_here()
-    request_id = show_request(context.workspace, which).request_id or which
-    by = decision_here(context, CANCEL, cancel_about(request_id, reason), name, key)
-    done = cancel_request(context, request_id, by=by, reason=reason, wait_seconds=wait)
-    if wants_json(json_):
-        emit_json(
+    found = [find_request(context.workspace, one, OPEN, trail=context.trail) for one in which]
+    ids = dict.fromkeys(named.request_id or one for one, named in zip(which, found, strict=True))
+    rows: list[dict[str, object]] = []
+
+    def cancel_one(request_id: str) -> None:
+        by = decision_here(context, CANCEL, cancel_about(request_id, reason), name, key)
+        done = cancel_request(context, request_id, by=by, reason=reason, wait_seconds=wait)
+        rows.append(
             {
                 "request_id": done.request_id,
                 "outcome": done.outcome,
@@ -45,9 +51,13 @@ def cancel(
                 "ran_ms": done.ran_ms,
             }
         )
-    else:
-        say(str(done))
-    if done.outcome == "requested":
-        raise typer.Exit(EXIT_FAILED)
-    if done.outcome == "ended":
-        raise typer.Exit(EXIT_REFUSED)
+        if not wants_json(json_):
+            say(str(done))
+        if done.outcome != "cancelled":
+            raise typer.Exit(EXIT_FAILED if done.outcome == "requested" else EXIT_REFUSED)
+
+    code = one_by_one([partial(cancel_one, request_id) for request_id in ids])
+    if wants_json(json_):
+        emit_json(rows[0] if len(ids) == 1 else rows)
+    if code:
+        raise typer.Exit(code)

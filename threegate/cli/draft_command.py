@@ -15,7 +15,7 @@ from threegate.cli.nouns import given_by_plugin
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.request.backend import BACKENDS, DEFAULT_BACKEND
-from threegate.review.show import show_request
+from threegate.review.named_request import DRAFT, ENDED, find_request, where_now
 
 _CHOICES = {
     "backend": tuple(name for name, rules in BACKENDS.items() if rules.version == "1"),
@@ -136,8 +136,10 @@ def draft(
 
 def _draft_again(which: str, json_: bool) -> None:
     context = invocation.context_here()
-    source = show_request(context.workspace, which).path
-    if source is None:
+    named = find_request(context.workspace, which, ENDED, trail=context.trail)
+    if named.state == DRAFT:
+        raise InvalidInput(f"{which}: {where_now(context.workspace, named, context.trail)}")
+    if (source := named.path) is None:
         raise InvalidInput(f"{which}: its file no longer exists; write a new draft")
     done = retry_request(context, source)
     if invocation.wants_json(json_):

@@ -27,7 +27,7 @@ from threegate.approval.shown.messages import put as put
 from threegate.approval.shown.messages import redraw as redraw
 from threegate.approval.shown.messages import say as say
 from threegate.core import durable, limits
-from threegate.core.errors import InvalidInput, NoWorkspace
+from threegate.core.errors import InvalidInput, NoWorkspace, ThreeGateError, TrailError
 from threegate.core.settings import parse_duration
 from threegate.core.workspace import Workspace, find_workspace
 
@@ -102,6 +102,27 @@ def emit_json(value: Any) -> None:
 def warn(text: str) -> None:
     """Print one of our lines to stderr."""
     messages.say(f"threegate: {text}", err=True)
+
+
+def one_by_one(acts: Iterable[Callable[[], object]], take: Callable[[object], None] = lambda done: None) -> int:
+    """Do one thing after the other and hand on what each returns. If one of several fails, print why and go on; return
+    the highest exit code. Raises what the only one raises, TrailError.
+    """
+    code = 0
+    acts = list(acts)
+    for act in acts:
+        try:
+            take(act())
+        except typer.Exit as done:
+            code = max(code, done.exit_code)
+        except TrailError:
+            raise
+        except ThreeGateError as error:
+            if len(acts) == 1:
+                raise
+            warn(str(error))
+            code = max(code, error.exit_code)
+    return code
 
 
 def confirmed(question: str) -> bool:

@@ -6,6 +6,7 @@ not have. A noun that can do nothing here is not listed; if it is typed, the err
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
@@ -77,7 +78,24 @@ class Command(TyperCommand):
             formatter.write_text((self.help or "").replace("\n\nExample", "\n\n\b\nExample"))
 
 
-class Noun(TyperGroup):
+class _Group(TyperGroup):
+    """Commands; for one that there is not, the error says which was probably meant."""
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
+        """The command of the first word. Raises the error of wrong usage."""
+        if args and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), 2, 0.65)
+            near = [f"{ctx.command_path} {name}" for name in near] or self.elsewhere(ctx, args[0])
+            hint = f"; did you mean: {', or '.join(near)}" if near else "."
+            ctx.fail(f"No such command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def elsewhere(self, ctx: typer.Context, word: str) -> list[str]:
+        """Commands of this name in other groups."""
+        return []
+
+
+class Noun(_Group):
     """A noun with its verbs."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
@@ -102,8 +120,16 @@ class Noun(TyperGroup):
         return found
 
 
-class Root(TyperGroup):
+class Root(_Group):
     """`threegate`: the nouns."""
+
+    def elsewhere(self, ctx: typer.Context, word: str) -> list[str]:
+        """The nouns that have a verb of this name. Only a wrong word is worth importing them all."""
+        nouns = {noun: cast(Any, self.get_command(ctx, noun)) for noun in self.list_commands(ctx)}
+        groups = {noun: found for noun, found in nouns.items() if isinstance(found, Noun)}
+        return [
+            f"{ctx.command_path} {noun} {word}" for noun, group in groups.items() if word in group.list_commands(ctx)
+        ]
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
         """The nouns that can do something here."""

@@ -9,14 +9,15 @@ import typer
 from threegate.acts.approve_group import group_paths
 from threegate.acts.reject import REJECT, reject_about, reject_draft
 from threegate.cli import tab_completion
-from threegate.cli.approve_command import reveal
 from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json, warn
 from threegate.cli.signing_options import KeyOption, NameOption, actor_here, decision_here
-from threegate.review.reviewed_draft import find_draft, read_draft
+from threegate.cli.signing_screens import reveal
+from threegate.review.named_request import find_draft
+from threegate.review.reviewed_draft import read_draft
 
 
 def reject(
-    which: Annotated[list[str], argument("ID|FILE", "Drafts: their ids, files or names.", tab_completion.drafts)],
+    which: Annotated[list[str], argument("ID|FILE", "Drafts: their ids, files or slugs.", tab_completion.drafts)],
     reason: Annotated[str, typer.Option("--reason", help="The reason, for the agent and the trail.")] = "",
     group: Annotated[bool, typer.Option("--group", help="Also reject all drafts of the same shape.")] = False,
     name: NameOption = "",
@@ -32,7 +33,8 @@ def reject(
     """
     context = context_here()
     workspace = context.workspace
-    drafts = {draft.path: draft for draft in (read_draft(workspace, find_draft(workspace, one)) for one in which)}
+    found = [find_draft(workspace, one, trail=context.trail) for one in which]
+    drafts = {draft.path: draft for draft in (read_draft(workspace, path) for path in found)}
     if group:
         for draft in [draft for draft in drafts.values() if draft.placed is None]:
             drafts |= {path: read_draft(workspace, path) for path in group_paths(context, draft)}

@@ -12,11 +12,12 @@ from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core.errors import EXIT_REFUSED
+from threegate.review.named_request import finished_id
 from threegate.runners.backend import make_runner
 
 
 def replay(
-    request_id: Annotated[str, argument("REQUEST_ID", "A request that ran to completion.", tab_completion.ran)],
+    which: Annotated[str, argument("ID|FILE", "A request that ran to completion.", tab_completion.ran)],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
@@ -29,6 +30,7 @@ def replay(
     Example: threegate audit replay TR-20261122-101500Z-sum
     """
     context = context_here()
+    request_id = finished_id(context, which, exact=yes)
     ended = ended_request(context, request_id)
     acting = acting_here(context, name, key)
     ask(f"Sign as {acting.name} and run {request_id} again, to compare?", yes)

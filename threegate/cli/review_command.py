@@ -15,7 +15,6 @@ from threegate.acts.signed_acts import decide
 from threegate.acts.signing_key import Acting
 from threegate.approval.shown.time_read import Reading
 from threegate.cli.application import Application, application_here
-from threegate.cli.approve_command import finish, reveal, show, tell
 from threegate.cli.invocation import (
     PlainFlag,
     context_here,
@@ -28,6 +27,7 @@ from threegate.cli.invocation import (
     workspace_here,
 )
 from threegate.cli.signing_options import KeyOption, NameOption, acting_here
+from threegate.cli.signing_screens import finish, reveal, show, tell
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 from threegate.core.workspace import Workspace
 from threegate.daemon.own_daemon import daemon_at_own_place

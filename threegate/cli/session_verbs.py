@@ -28,10 +28,11 @@ from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acti
 from threegate.contracts import engine
 from threegate.contracts.session_table import SessionTable
 from threegate.core.errors import EXIT_REFUSED, Refused
+from threegate.review.named_request import find_request
 from threegate.setup.init import account
 
 RequestId = Annotated[
-    str, argument("REQUEST_ID", "A request shown by `threegate contracts checkpoints`.", tab_completion.checkpoints)
+    str, argument("ID|FILE", "A request shown by `threegate contracts checkpoints`.", tab_completion.checkpoints)
 ]
 
 
@@ -273,9 +274,11 @@ def deny(
     _answer(request_id, name, key, yes, wants_json(json_), approve=False)
 
 
-def _answer(request_id: str, name: str, key: Path | None, yes: bool, as_json: bool, *, approve: bool) -> None:
+def _answer(which: str, name: str, key: Path | None, yes: bool, as_json: bool, *, approve: bool) -> None:
     context = context_here()
     acting = acting_here(context, name, key)
+    named = find_request(context.workspace, which, frozenset(("approved",)), trail=context.trail, exact=yes)
+    request_id = named.request_id or which
     item = open_checkpoint(context, request_id)
     _show_checkpoint(item, to_stderr=as_json)
     ask(f"Sign as {acting.name} and {'allow' if approve else 'deny'} this call?", yes)

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ from threegate.cli.invocation import (
     argument,
     emit_data,
     emit_json,
+    one_by_one,
     put,
     put_foreign,
     redraw,
@@ -30,6 +32,7 @@ from threegate.core.workspace import Workspace
 from threegate.request.exposure import exposure_lines
 from threegate.review.compare import compare
 from threegate.review.follow import follow
+from threegate.review.named_request import ENDED, find_request
 from threegate.review.preview import pages
 from threegate.review.results import list_results
 from threegate.review.screen import render_comparison, render_page
@@ -41,7 +44,10 @@ from threegate.trail.story import readable
 
 
 def show(
-    which: Annotated[str, argument("ID|FILE", "A request id, a file name, or a path.", tab_completion.any_request)],
+    which: Annotated[
+        list[str],
+        argument("ID|FILE", "Requests: ids, files, slugs or beginnings of these.", tab_completion.any_request),
+    ],
     input_name: Annotated[
         str,
         typer.Option(
@@ -75,7 +81,8 @@ def show(
 ) -> None:
     """Show everything known about one request.
 
-    Examples: threegate show TR-20261122-101500Z-sum
+    Examples: threegate show sum
+              threegate show TR-20261122-101500Z-sum
               threegate show TR-20261122-101500Z-sum --follow
               threegate show TR-20261122-101500Z-sum --result
               threegate show TR-20261122-101500Z-sum --against TR-20261123-090000Z-sum
@@ -83,30 +90,45 @@ def show(
     instead = {"--input": input_name, "--as-approved": approved, "--follow": follow_, "--result": result}
     if len(given := [name for name, value in {**instead, "--against": against}.items() if value]) > 1:
         raise NoWorkspace(f"{' and '.join(given)} print different things; give one of them")
-    if approved:
-        _say_as_approved(which)
-        return
-
-    if result:
-        _show_results(workspace_here(), which, as_json=wants_json(json_))
-        return
-    if against:
-        _compare(workspace_here(), which, "" if against == "last" else against, full=full, as_json=wants_json(json_))
-        return
+    if given and not result and len(which) > 1:
+        raise NoWorkspace(f"{given[0]} takes one request; name the others by themselves")
     if input_name and wants_json(json_):
         raise NoWorkspace("--input prints text for a person; leave out --input or --json")
     workspace = workspace_here()
-    shown = show_request(workspace, which)
-    if input_name:
-        _show_input(workspace, shown, input_name)
-        return
-    if follow_:
-        _follow(workspace, shown, as_json=wants_json(json_))
-        return
-    shown = with_fitness(workspace, shown)
-    if wants_json(json_):
-        emit_json(shown.to_json())
-        return
+    one = which[0]
+    if approved:
+        _say_as_approved(one)
+    elif result:
+        _show_results(workspace, which, as_json=wants_json(json_))
+    elif against:
+        _compare(workspace, one, "" if against == "last" else against, full=full, as_json=wants_json(json_))
+    elif input_name:
+        _show_input(workspace, show_request(workspace, one), input_name)
+    elif follow_:
+        _follow(workspace, show_request(workspace, one), as_json=wants_json(json_))
+    else:
+        _show_all(workspace, which, as_json=wants_json(json_))
+
+
+def _show_all(workspace: Workspace, which: list[str], *, as_json: bool) -> None:
+    """Everything about each, in order."""
+    found: list[object] = []
+
+    def show_one(one: str) -> None:
+        shown = with_fitness(workspace, show_request(workspace, one))
+        if as_json:
+            found.append(shown.to_json())
+        else:
+            _say_everything(shown)
+
+    code = one_by_one([partial(show_one, one) for one in which])
+    if as_json and found:
+        emit_json(found[0] if len(which) == 1 else found)
+    if code:
+        raise typer.Exit(code)
+
+
+def _say_everything(shown: Shown) -> None:
     _tell("request", f"{shown.request_id}")
     if shown.path is not None:
         say(f"file      {shown.path}")
@@ -192,10 +214,16 @@ def _show_input(workspace: Workspace, shown: Shown, name: str) -> None:
             put(render_page(name, page, width=width))
 
 
-def _show_results(workspace: Workspace, which: str, *, as_json: bool) -> None:
-    rows = list_results(workspace, which)
-    if not rows:
-        raise InvalidInput(f"{which}: no result; see: threegate status --results, threegate status")
+def _show_results(workspace: Workspace, which: list[str], *, as_json: bool) -> None:
+    rows = []
+    for one in which:
+        found = list_results(workspace, one) if one.startswith("TS-") else []
+        if not found:
+            named = find_request(workspace, one, ENDED)
+            found = list_results(workspace, named.request_id or one)
+        if not found:
+            raise InvalidInput(f"{one}: no result; see: threegate status --results, threegate status")
+        rows += found
     if as_json:
         emit_json({"results": [row.to_json(with_text=True) for row in rows]})
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import typer
@@ -42,12 +43,24 @@ def offer(names: Callable[[Workspace, typer.Context], Iterable[str]]) -> _Comple
 
 
 def _requests(workspace: Workspace, *folders: str) -> list[str]:
-    """The names of the request files in folders, without their suffix; drills are included like any draft."""
-    from threegate.core.file_names import is_request_name
-    from threegate.review.status import files_in
+    """The names of the request files in folders, without their suffix, the slugs that one file alone has, and the ids
+    that were seen in them; drills are included like any draft.
+    """
+    from collections import Counter
 
-    names = [entry.path.name for folder in folders for entry in files_in(workspace, folder)]
-    return [name.removesuffix(".md") for name in names if is_request_name(name)]
+    from threegate.core import limits
+    from threegate.core.file_names import is_request_name, slug_of
+    from threegate.review.status import files_in, verdict_of
+
+    found = [entry.path for folder in folders for entry in files_in(workspace, folder)]
+    paths = [path for path in found if is_request_name(path.name)]
+    slugs = Counter(slug_of(path.name) for path in paths)
+    ids = []
+    for path in paths[-limits.STATUS_ROWS_READ :]:
+        with suppress(ThreeGateError, OSError):
+            verdict = verdict_of(workspace, path)
+            ids.append(verdict.request_id if verdict is not None and verdict.request_id else "")
+    return [*(path.name.removesuffix(".md") for path in paths), *(slug for slug in slugs if slugs[slug] == 1), *ids]
 
 
 def _drafts(workspace: Workspace, _: typer.Context) -> list[str]:
@@ -107,7 +120,7 @@ waiting = offer(lambda workspace, _: _requests(workspace, "approved"))
 open_requests = offer(lambda workspace, _: _requests(workspace, "approved", "running"))
 ended_requests = offer(lambda workspace, _: _requests(workspace, "finished", "refused"))
 any_request = offer(_any_request)
-ran = offer(lambda workspace, _: os.listdir(workspace.runs))
+ran = offer(lambda workspace, _: [*_requests(workspace, "finished"), *os.listdir(workspace.runs)])
 with_result = offer(_with_result)
 checkpoints = offer(_checkpoints)
 operators = offer(_operators)

@@ -25,7 +25,8 @@ from threegate.cli import invocation, output
 from threegate.cli.invocation import argument
 from threegate.cli.nouns import given_by_plugin
 from threegate.core import durable, limits
-from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
+from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED, InvalidInput, NoWorkspace
+from threegate.core.file_names import is_request_name
 from threegate.core.settings import RequestSettings
 from threegate.core.workspace import Workspace
 from threegate.request.fixes import propose_fixes
@@ -45,7 +46,7 @@ _CHUNK = 100
 
 def validate(
     paths: Annotated[
-        list[str] | None, argument("FILE|DIR|-", "Requests and folders of them, results, or other documents.")
+        list[str] | None, argument("FILE|ID|DIR|-", "Requests and folders of them, results, or other documents.")
     ] = None,
     kind: Annotated[
         str,
@@ -164,7 +165,7 @@ def _check_requests(paths: Sequence[str], stage: str, form: str, *, strict: bool
         raise typer.BadParameter("--stage must be draft or approved")
     settings = request_settings()
     unread: list[str] = []
-    files = list(_files(paths, unread))
+    files = list(_files([_found(path) for path in paths], unread))
     if not files and not unread:
         invocation.warn(f"{', '.join(paths)}: no TR-*.md here; nothing was checked")
     now = datetime.now(UTC)
@@ -207,7 +208,7 @@ def check_file(path: str, *, settings: RequestSettings, now: datetime, stage: st
         return _elsewhere(report) if decided == "draft" else report
     decided = _stage(stage, path)
     try:
-        data = durable.read_regular(Path(path), max_bytes=limits.REQUEST_BYTES)
+        data = durable.read_regular(_place(Path(path)), max_bytes=limits.REQUEST_BYTES)
     except (FileNotFoundError, PermissionError) as error:
         return f"{path}: cannot be read ({error.strerror})"
     except OSError as error:
@@ -221,15 +222,30 @@ def _in_workspace(report: Report, path: Path) -> Report:
     """For a draft in a workspace: the daemon's findings about whether it can run there."""
     if report.request is None:
         return report
-    roots = [root for root in path.parents[1:5] if (root / "threegate.toml").is_file()]
-    folder = path.parent
-    workspace = next((w for w in map(Workspace, roots) if folder in w.draft_folders()), None)
+    workspace = _workspace_of(path)
     if workspace is None:
         return _elsewhere(report)
+    if not os.path.lexists(path):
+        return report
     from threegate.review.fitness import draft_findings  # late: only a draft in a workspace needs it
 
     found = draft_findings(workspace, report.request, path, _trail(workspace.root))
     return replace(report, findings=(*report.findings, *found))
+
+
+def _workspace_of(path: Path) -> Workspace | None:
+    """The workspace in one of whose folders of drafts a path is."""
+    roots = [root for root in path.parents[1:5] if (root / "threegate.toml").is_file()]
+    return next((w for w in map(Workspace, roots) if path.parent in w.draft_folders()), None)
+
+
+def _place(path: Path) -> Path:
+    """Where the bytes of a draft are: nearly always at its path (`review/draft_sources.py`)."""
+    if os.path.lexists(path) or (workspace := _workspace_of(path.absolute())) is None:
+        return path
+    from threegate.review.draft_sources import place_of  # late: as above
+
+    return place_of(workspace, path.absolute())
 
 
 def _elsewhere(report: Report) -> Report:
@@ -258,6 +274,23 @@ def _read(data: bytes, path: str, settings: RequestSettings, now: datetime, stag
 
 def _stage(stage: str, path: str) -> Stage:
     return cast("Stage", stage) if stage else stage_of(str(Path(path).absolute()) if path != "-" else path)
+
+
+def _found(path: str) -> str:
+    """The path, or where a request of this name is in the workspace; the path again if there is none."""
+    if path == "-" or os.path.lexists(path):
+        return path
+    from threegate.review.named_request import find_request  # late: only for what is not a file
+
+    try:
+        named = find_request(invocation.workspace_here(), path)
+    except NoWorkspace:
+        return path
+    except InvalidInput:
+        if is_request_name(Path(path).name) or not path.endswith((".md", ".json", ".jsonl")):
+            raise
+        return path
+    return path if named.path is None else str(named.path)
 
 
 def _files(paths: Sequence[str], unread: list[str]) -> Iterator[str]:

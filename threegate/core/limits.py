@@ -532,6 +532,12 @@ GRANT_USES: Final = 10_000
 GRANTS_KNOWN: Final = 256
 """Grants that a process remembers by the bytes of their files."""
 GRANT_PARTS: Final = 16
+NAME_BEGINNING_CHARS: Final = 3
+"""Least of an id, a file name or a slug that names a request."""
+NAMES_LISTED: Final = 5
+"""Requests that a message names where a name is not one request's alone."""
+NAMES_COMPARED: Final = 2_000
+"""Names that are looked at for what was probably meant."""
 NEAR_CALLS: Final = 3
 """Calls of a tool that the screen of a grant shows, and that it does not cover."""
 GRANT_CHOICES: Final = 50

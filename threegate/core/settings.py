@@ -158,7 +158,7 @@ class EraSettings(Table):
     root: str = setting(
         default="",
         pattern=r"(/[^\x00-\x1f]{0,1000})?",
-        description="root file system for bubblewrap, from `threegate settings images --rootfs`; empty: this "
+        description="root file system for bubblewrap, from `threegate settings images --rootfs DIR`; empty: this "
         "machine's /usr",
     )
     parallel: int = setting(default=1, ge=1, le=64, description="ERA runs at once")

@@ -342,7 +342,8 @@ def replay_clearance(about: Mapping[str, Any], request: Request, job: Job) -> Cl
     named = (about.get("request_id"), about.get("request_sha256"), about.get("job_sha256"))
     if named != (request.request_id, request.sha256, job.digest) or request.approved_utc is None:
         raise Refused(
-            "job_changed", "it would not mean today what it meant then; draft it again: threegate draft --again"
+            "job_changed",
+            f"it would not mean today what it meant then; draft it again: threegate draft --again {request.request_id}",
         )
     return Clearance(
         request_id=request.request_id,

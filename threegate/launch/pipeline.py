@@ -261,7 +261,7 @@ def claim(
             return Waiting("operators_changed", "the operators changed while it was judged", judgement)
         # The second of the launch check "time": judging can take long where ssh-keygen verifies.
         if held.now >= approval.expires_utc:
-            ended = "the approval ended while it was judged; use: threegate draft --again"
+            ended = f"the approval ended while it was judged; use: threegate draft --again {clearance.request_id}"
             return refuse_held(context, held, approved, "expired", ended, judgement)
         under = approval.under
         uses = None if under is None else index.grant_uses(under.grant)  # None: it was revoked

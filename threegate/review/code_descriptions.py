@@ -34,9 +34,9 @@ APPROVAL: Final[dict[str, str]] = {
     "operators_changed": "the operators' files differ from the recorded ones: check them, then `threegate "
     "operator record`",
     "workspace_mismatch": "another workspace, or moved: `threegate settings adopt`; or approved before an adoption",
-    "expired": "the approval has expired (`approval.ttl`): `threegate draft --again`",
+    "expired": "the approval has expired (`approval.ttl`): `threegate draft --again ID`",
     "not_yet_valid": "dated ahead of the clock: set the clocks of both machines",
-    "replayed": "this id, approval or nonce was used before: `threegate draft --again` makes a fresh draft",
+    "replayed": "this id, approval or nonce was used before: `threegate draft --again ID` makes a fresh draft",
     "approval_void": "its file was not in approved/ when a daemon started, so the trail calls the approval void: "
     "approve again",
     "unknown_event": "its history has an event of a kind that is not known here: install the plugin or the version "
@@ -48,7 +48,7 @@ APPROVAL: Final[dict[str, str]] = {
     "clock_went_back": "the clock is behind the trail: set it (see faq.md)",
     "backend_off": "its backend is of a plugin that is off (plugins.off in threegate.toml)",
     "approval_not_judged": "nobody signed it itself, and what covers it belongs to a plugin that is off or absent: "
-    "turn that on, or `threegate cancel`, `threegate draft --again` and approve the new draft",
+    "turn that on, or `threegate cancel ID`, `threegate draft --again ID` and approve the new draft",
     "grants_off": "standing grants are off: `grants.allow`",
     "grant_missing": "the grant is not valid: `threegate grant list`",
     "grant_used_up": "the grant has no uses left: make a new one",
@@ -88,13 +88,13 @@ OTHERS: Final[dict[str, str]] = {
     "drill": "it is a drill: it is never signed, and no agent sees it",
     "drill_over": "it was a drill and has ended: `threegate audit stats`",
     "draft_expired": "nobody decided on the draft within `approval.draft_ttl`: ask again with `threegate draft "
-    "--again`",
+    "--again ID`",
     "cancelled": "the operator stopped it",
-    "interrupted": "the daemon or its worker ended while it ran: `threegate draft --again` asks again",
+    "interrupted": "the daemon or its worker ended while it ran: `threegate draft --again ID` asks again",
     "folder_replaced": "a folder of the workspace is a link or is missing: restore the folder (`threegate doctor`)",
     "id_taken": "another account's file used the proposal's request_id first: change the proposal",
     "no_backend": "waiting: the sandbox is not available (`threegate doctor`)",
-    "not_approved": "it is a draft: use `threegate reject`",
+    "not_approved": "it is a draft: use `threegate reject ID`",
     "already_ended": "there is nothing left to stop",
     "unknown_request": "no draft with this name: `threegate status`",
     "unreadable": "an entry in the inbox is not a readable request file",
@@ -122,9 +122,9 @@ OTHERS: Final[dict[str, str]] = {
     "replay_has_network": "a run with network cannot be run again for comparison",
     "tools_unknown": "no server with this name, or it has no such tool: `threegate tools list`",
     "tools_known": "a server with this name exists: remove it first, or see what changed with `threegate "
-    "tools refresh`",
+    "tools refresh NAME`",
     "tools_changed": "a tool server differs from what an operator signed, or was signed again since: "
-    "`threegate tools refresh`",
+    "`threegate tools refresh NAME`",
     "tools_unsafe": "the code of a tool server could be exchanged: others or the server itself may write it, "
     "or the folder has much more in it",
     "tools_fetched": "the command fetches code when it starts, so nothing could be pinned: install the server first",
@@ -152,7 +152,9 @@ STATUSES: Final[dict[str, str]] = {
     "project_changed": "nothing was changed: the project differs from the one the change was made from; "
     "propose it again",
     "tool_error": "the tool was called, and answered with an error",
-    "tools_changed": "nothing was called: the server no longer matches what was signed (`threegate tools refresh`)",
+    "tools_changed": (
+        "nothing was called: the server no longer matches what was signed (`threegate tools refresh NAME`)"
+    ),
     "state_changed": (
         "nothing was called: the server was called, or its process ended, since this call was signed; ask again"
     ),
@@ -272,7 +274,7 @@ DOCTOR: Final[dict[str, str]] = {
     "era walls": "what a short test run tries from inside the sandbox for commands",
     "era: the way out": "whether a container reaches a network through the proxy, and only through it",
     "tools": "the tool servers: whether each matches what was signed, and whose rights it has",
-    "agents": "the agents that `threegate agent run` finds on this account's PATH",
+    "agents": "the agents that `threegate agent run PROFILE` finds on this account's PATH",
     "agents: libraries": "the libraries for the agent's MCP server and the relay to the model; without them "
     "no agent is started",
     "agents: packages": (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -18,7 +17,7 @@ from typing import Any
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
-from threegate.core.file_names import is_request_name
+from threegate.core.file_names import is_request_name, slug_of
 from threegate.core.settings import RequestSettings
 from threegate.core.workspace import STATES, Workspace
 from threegate.request.model import Request, Stage
@@ -29,7 +28,6 @@ from threegate.review.show import show_request
 _BYTES = frozenset(("data", "sha256", "file_name", "stage"))
 # Fields that differ between any two requests, and are not compared.
 _OWN = frozenset(("request_id", "created_utc", "approved_by", "approved_utc"))
-_SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +133,13 @@ def _path(workspace: Workspace, which: str) -> Path:
 
 
 def _last_finished(workspace: Workspace, path: Path) -> Path:
-    slug = _slug(path)
-    same = [other for other in workspace.finished.glob("TR-*.md") if other != path and slug and _slug(other) == slug]
+    slug = slug_of(path.name)
+    same = [
+        other for other in workspace.finished.glob("TR-*.md") if other != path and slug and slug_of(other.name) == slug
+    ]
     if not same:
         raise InvalidInput(f"{path.name}: no finished request has its slug; name the one to compare with")
     return max(same, key=lambda other: other.name)
-
-
-def _slug(path: Path) -> str:
-    match = _SLUG.fullmatch(path.name)
-    return match[1] if match else ""
 
 
 def _read(settings: RequestSettings, path: Path) -> Request:

@@ -47,9 +47,6 @@ class Countersigned:
 
 def read_waiting(context: Context, path: Path) -> Approved:
     """Read a file of approved/ and its signatures, once. Raises InvalidInput."""
-    if not path.is_file():
-        name = path.name if path.name.endswith(".md") else _file_of(context, path.name)
-        path = context.workspace.approved / name
     path = path.absolute()
     try:
         approved = read_approved(context, path)
@@ -58,26 +55,6 @@ def read_waiting(context: Context, path: Path) -> Approved:
     if isinstance(approved, Unrunnable):
         raise InvalidInput(f"{path}: {approved.code}: {approved.message}")
     return approved
-
-
-def _file_of(context: Context, request_id: str) -> str:
-    """The name of the file that was approved with this id."""
-    with context.trail.locked() as held:
-        history = held.index.history(request_id)
-    return (history.file if history else None) or f"{request_id}.md"
-
-
-def waiting_file(context: Context, which: str) -> Path | None:
-    """The file of approved/ that an id, a file name or a path names; None if it names none.
-
-    An id that was approved comes before a draft of the same name, which anyone may write and nobody can approve.
-    """
-    given = Path(which)
-    if given.parent == Path() and not given.exists():
-        name = which if which.endswith(".md") else _file_of(context, which)
-        given = context.workspace.approved / name
-    waits = given.absolute().parent == context.workspace.approved and given.is_file()
-    return given.absolute() if waits else None
 
 
 def facts_now(context: Context, approved: Approved) -> LaunchFacts:

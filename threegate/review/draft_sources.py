@@ -160,14 +160,6 @@ def placed_at(workspace: Workspace, path: Path) -> PlacedDraft | None:
     return next((draft for draft in found if os.path.realpath(draft.listed(workspace)) == here), None)
 
 
-def placed_named(workspace: Workspace, which: str) -> PlacedDraft | None:
-    """The draft of this id, or of this file name with or without its suffix."""
-    found = placed_drafts(
-        workspace, lambda draft: which in (draft.name, draft.name.removesuffix(".md"), draft.request_id)
-    )
-    return next(iter(found), None)
-
-
 def place_of(workspace: Workspace, path: Path) -> Path:
     """Where the bytes of a listed file are: at its path, or where its plugin has them."""
     draft = placed_at(workspace, path)

@@ -19,7 +19,6 @@ from threegate.contracts.state import Decision
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.file_names import is_request_name
-from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Assessment, assess
 from threegate.launch.approved_file import refuse_other_project
@@ -27,13 +26,12 @@ from threegate.launch.context import Context
 from threegate.request.backend import BACKENDS, Binding, Bound
 from threegate.request.job import Job, build_job
 from threegate.request.model import Delivery, InputFile, Request
-from threegate.request.reader import read_request
 from threegate.request.report import Finding, Report
 from threegate.request.shown_whole import OpenInput, unread_inputs
 from threegate.request.tar_reader import TarError, read_tar
 from threegate.request.typecheck import type_findings
 from threegate.review.compare import differs_from_last
-from threegate.review.draft_sources import PlacedDraft, check_draft, placed_at, placed_named
+from threegate.review.draft_sources import PlacedDraft, check_draft, placed_at
 from threegate.review.fitness import fitness, machine_facts, refuse_unfit
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
 from threegate.runners.machine import platforms
@@ -97,37 +95,6 @@ class ReviewedDraft:
     def owner(self) -> Owner | None:
         """Who drafted it."""
         return self.draft.owner
-
-
-def find_draft(workspace: Workspace, which: str) -> Path:
-    """The draft of an id, a file name or a path. Raises InvalidInput if none or more than one has the id."""
-    given = Path(which)
-    if given.parent != Path() or given.exists():
-        return given
-    placed = placed_named(workspace, which)
-    found = [] if placed is None else [placed.listed(workspace)]
-    for place in workspace.draft_folders():
-        with workspace.hold(place) as held, held.entries() as entries:
-            names = [entry.name for entry in entries if is_request_name(entry.name)]
-            found += [
-                place / name
-                for name in names
-                if which in (name, name.removesuffix(".md")) or which == _id_in(workspace, held, name)
-            ]
-    if len(found) > 1:
-        listed = ", ".join(path.name for path in found)
-        raise InvalidInput(f"{which}: {len(found)} drafts have this id ({listed}); name the file")
-    return found[0] if found else given
-
-
-def _id_in(workspace: Workspace, folder: HeldFolder, name: str) -> str | None:
-    """The id that a draft names, as far as it can be read."""
-    try:
-        data, _ = folder.read(name, max_bytes=limits.REQUEST_BYTES)
-    except OSError:
-        return None
-    settings = workspace.load_settings().request
-    return read_request(data, path=name, settings=settings, now=datetime.now(UTC), stage="draft").request_id
 
 
 def read_draft(workspace: Workspace, path: Path) -> Draft:
@@ -383,10 +350,12 @@ def refuse_used(held: LockedTrail, request: Request) -> None:
             raise Refused(
                 DRAFT_EXPIRED,
                 f"{request.file_name}: no operator decided on it within approval.draft_ttl; draft it again: "
-                "threegate draft --again",
+                f"threegate draft --again {request.request_id}",
             )
         raise Refused(
-            "replayed", f"request_id {request.request_id} was used before; make a new one: threegate draft --again"
+            "replayed",
+            f"request_id {request.request_id} was used before; make a new one: "
+            f"threegate draft --again {request.request_id}",
         )
     if held.index.name_used(request.file_name):
         raise Refused("replayed", f"the file name {request.file_name} was used before; rename the draft")

@@ -17,18 +17,17 @@ from typing import Any
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
-from threegate.core.file_names import is_request_name
 from threegate.core.workspace import STATES, Workspace
 from threegate.launch.results.verdict import Verdict
 from threegate.request.exposure import exposure_json
 from threegate.request.model import InputFile
 from threegate.request.reader import read_request
 from threegate.request.report import Report
-from threegate.review.draft_sources import place_of, placed_at, placed_named
+from threegate.review.draft_sources import place_of, placed_at
 from threegate.review.fitness import draft_findings
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
+from threegate.review.named_request import find_request
 from threegate.review.status import verdict_of
-from threegate.trail import moves
 from threegate.trail.payloads import Approved
 from threegate.trail.trail import Trail
 
@@ -67,26 +66,17 @@ class Shown:
 
 
 def show_request(workspace: Workspace, which: str) -> Shown:
-    """Find a request by its id, its file name or a path. Raises InvalidInput if it is unknown.
-
-    An id that the trail has comes first, and the trail says where its file is, because anyone may name a
-    draft like a request.
-    """
-    with Trail(workspace).locked() as held:
-        history = held.index.history(which)
-    path = _find_path(workspace, which) if history is None else moves.find_file(workspace, history)
-    if path is None and history is not None and history.approved is None and history.end is None:
-        path = _find_path(workspace, which)  # a draft: no move of it was announced yet
+    """Everything known about the request of a name or path. Raises InvalidInput as `find_request` does."""
+    trail = Trail(workspace)
+    named = find_request(workspace, which, trail=trail)
+    path, request_id = named.path, named.request_id
     report = _read(workspace, path) if path is not None else None
-    request_id: str | None = which
     if path is not None and report is not None:
-        if history is None:
+        if not named.taken:
             request_id = report.request_id or path.stem
-        elif report.request_id != which:
+        elif report.request_id != request_id:
             path = report = None  # the name now belongs to another request's file
-    events = [event.to_json() for event in Trail(workspace).events() if event.request_id == request_id]
-    if path is None and not events:
-        raise InvalidInput(f"{which}: no such request here; `threegate status` lists them")
+    events = [event.to_json() for event in trail.events() if event.request_id == request_id]
     return Shown(
         request_id=request_id,
         path=path,
@@ -122,7 +112,7 @@ def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[
     request = shown.report.request if shown.report else None
     item = next((item for item in request.inputs if item.name == name), None) if request else None
     if shown.path is None or item is None:
-        raise InvalidInput(f"{shown.request_id}: has no input {name!r}; threegate show lists its inputs")
+        raise InvalidInput(f"{shown.request_id}: has no input {name!r}; see: threegate show {shown.request_id}")
     here = os.path.realpath(shown.path.parent)
     folder = next((folder for folder in workspace.draft_folders() if os.path.realpath(folder) == here), None)
     if folder is None or placed_at(workspace, shown.path) is not None:
@@ -135,10 +125,10 @@ def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[
 
 def as_approved(workspace: Workspace, which: str) -> bytes:
     """The stored text that the approval of a request covers. Raises InvalidInput if there is none any more."""
-    with Trail(workspace).locked() as held:
-        index = held.index
-    # The id in the trail comes first, because a draft with that name can claim to be any request.
-    history = index.history(which) or index.history(show_request(workspace, which).request_id or which)
+    trail = Trail(workspace)
+    request_id = find_request(workspace, which, trail=trail).request_id
+    with trail.locked() as held:
+        history = held.index.history(request_id) if request_id else None
     approved = Approved.of(history.approved) if history is not None else None
     if approved is None or approved.shown_sha256 is None:
         raise InvalidInput(f"{which}: the trail has no approval that records what was shown")
@@ -164,21 +154,3 @@ def _read(workspace: Workspace, path: Path) -> Report:
         now=datetime.now(UTC),
         stage="approved" if path.parent.name in STATES else "draft",
     )
-
-
-def _find_path(workspace: Workspace, which: str) -> Path | None:
-    given = Path(which)
-    if given.is_file() and not given.is_symlink():
-        return given.absolute()
-    placed = placed_named(workspace, which.removesuffix(".md"))
-    if placed is not None:
-        return placed.listed(workspace)
-    if given.parent != Path() and placed_at(workspace, given) is not None:
-        return given.absolute()
-    name = given.name if given.name.endswith(".md") else f"{given.name}.md"
-    if name != given.name and not is_request_name(name):
-        return None  # an id: anyone may put an ID.md into the inbox
-    for folder in reversed((*workspace.draft_folders(), *map(workspace.state_folder, STATES))):
-        if (folder / name).is_file() and not (folder / name).is_symlink():
-            return folder / name
-    return None

@@ -43,14 +43,14 @@ WHOM = {
 }
 """Who must act next, by state."""
 WAITS_FOR = {
-    "quorum_missing": "another operator: threegate approve",
+    "quorum_missing": "another operator: threegate approve FILE",
     "no_backend": "operator: threegate doctor",
     "checkpoint_required": "operator: threegate contracts checkpoints",
     "clock_went_back": "operator: set the clock",
     "operators_changed": "operator: threegate operator record",
     "workspace_mismatch": "operator: threegate settings adopt",
     "folder_replaced": "operator: threegate doctor",
-    "approval_not_judged": "operator: turn its plugin on, or threegate cancel",
+    "approval_not_judged": "operator: turn its plugin on, or: threegate cancel FILE",
     "event_unreadable": "operator: threegate audit verify",
     "unknown_event": "operator: threegate doctor",
 }

@@ -358,6 +358,12 @@ class TrailIndex:
         saved = [key[1:].decode() for key in self._file.keys(b"r", b"s")] if self._file else []
         return self._each([*saved, *self._requests])
 
+    def ids_beginning(self, text: str) -> list[str]:
+        """The ids in the trail that begin with this text. Raises TrailError."""
+        first = _key(b"r", text)
+        saved = [key[1:].decode() for key in self._file.keys(first[:-1], first + b"\xff")] if self._file else []
+        return [name for name in dict.fromkeys([*saved, *self._requests]) if name.startswith(text)]
+
     def open_histories(self) -> Iterator[RequestHistory]:
         """The requests that something may still have to be done about: those that were open at the last `save`, and all
         that events were added for since.

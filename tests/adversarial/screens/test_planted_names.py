@@ -8,7 +8,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from threegate.cli import execute
-from threegate.review.countersign import waiting_file
+from threegate.review.named_request import TO_SIGN, find_request
 from threegate.review.show import as_approved, show_request
 
 
@@ -53,11 +53,12 @@ def test_a_refused_file_with_the_name_of_another_request_does_not_stand_in_its_w
 @pytest.mark.parametrize("name", ["req-mine", "TR-mine"])
 def test_a_planted_draft_is_not_signed_for_a_waiting_request(bench: Bench, name: str) -> None:
     """`approve ID` by a further operator is about what the first one signed."""
-    assert waiting_file(bench.context, name) is None
     done = bench.approve(bench.draft(name, slug="mine"))
     planted = bench.draft("req-harmless", slug="again")
     planted = planted.rename(planted.with_name(f"{name}.md"))
-    assert waiting_file(bench.context, name) == waiting_file(bench.context, str(done.path)) == done.path
-    assert waiting_file(bench.context, str(planted)) is None, "a path says which of them is meant"
+    for which in (name, str(done.path)):
+        assert find_request(bench.workspace, which, TO_SIGN).path == done.path
+    found = find_request(bench.workspace, str(planted), TO_SIGN)
+    assert (found.path, found.state) == (planted, "draft"), "a path says which of them is meant"
     done.path.unlink()
-    assert waiting_file(bench.context, name) is None
+    assert find_request(bench.workspace, name, TO_SIGN).path is None

@@ -38,7 +38,8 @@ from threegate.plugins.drills.section import DrillSettings
 from threegate.request.action import Command, Script
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
 from threegate.request.reader import read_request
-from threegate.review.reviewed_draft import find_draft, read_draft
+from threegate.review.named_request import find_draft
+from threegate.review.reviewed_draft import read_draft
 from threegate.review.show import open_input, show_request
 from threegate.review.status import status_lines
 from threegate.trail.event import Event

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.suggested_lines import lines_in, problem
 from tests.support import make_key, monty_draft, request_id
 from threegate import cli
 from threegate.cli import invocation
@@ -327,6 +328,27 @@ def test_every_command_line_is_run_or_accounted_for() -> None:
     assert not gone, "no page shows this any more"
     named = {path for reason in NOT_RUN.values() for path in re.findall(r"tests/[\w/.]*\w|scripts/\w+", reason)}
     assert not [path for path in named if not (ROOT / path).exists()]
+
+
+def test_the_commands_take_every_line_that_a_page_shows() -> None:
+    lines = {line.partition(" && ")[0].rstrip(" \\"): page for page, line in shown() if line.startswith("threegate ")}
+    plain = {re.sub(r"[\[\]]|\s[<>] .*", "", line).partition(" | ")[0]: page for line, page in lines.items()}
+    wrong = [f"{page}: {line}: {why}" for line, page in plain.items() if (why := problem(line, named="|" in line))]
+    assert len(plain) > 100 and not wrong, "\n".join(wrong)
+
+
+def test_every_command_that_a_page_names_is_one() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    found = {
+        (page.relative_to(ROOT).as_posix(), words)
+        for page in pages
+        if page.name not in ("CHANGELOG.md", "upgrade.md")  # they name what is gone
+        for code in re.findall(r"(?<!`)`(threegate [^`]*)`(?!`)", page.read_text())
+        for words in lines_in(code)
+    }
+    assert len(found) > 200
+    wrong = [f"{page}: {line}: {why}" for page, line in sorted(found) if (why := problem(line, named=True))]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow

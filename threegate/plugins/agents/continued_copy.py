@@ -55,7 +55,7 @@ def refuse_continuing(run: AgentRun, facts: RunFacts, shown: Collection[str]) ->
     if facts.continued:
         raise InvalidInput(f"{run.run_id}: its copy is that of the run {facts.continued} now; continue that one")
     if not run.manifest.is_file():
-        raise InvalidInput(f"{run.run_id}: has no copy to continue in; start a new run: threegate agent run")
+        raise InvalidInput(f"{run.run_id}: has no copy to continue in; start a new run: threegate agent run PROFILE")
     gone = _not_any_more(Path(facts.root), facts.shown, shown)
     if gone and run.git.is_dir():
         tracked = read_ignoring(run).tracked

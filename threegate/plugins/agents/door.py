@@ -343,7 +343,7 @@ class Door:
     def _propose(self, asked: ProposeChanges) -> tuple[str, MadeRequest] | DoorAnswer:
         """The request for the current changes of the work copy, or the open one for these very changes."""
         if self._run is None:
-            raise InvalidInput("there is no work copy outside a run; see: threegate agent run")
+            raise InvalidInput("there is no work copy outside a run; see: threegate agent run PROFILE")
         copy = copy_of(self._run, RunFacts.read(self._run))
         changes, commits = read_frozen(self._run, lambda: read_proposed(copy, asked.paths))
         if not changes.rows:

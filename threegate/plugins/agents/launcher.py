@@ -724,7 +724,7 @@ class _Launch:
         except OSError as error:
             problem = f"{self._run.base}: cannot be written ({error.strerror}); make room"
         except KeyboardInterrupt:
-            problem = "interrupted before its changes were read; see: threegate agent show " + self._run.run_id
+            problem = f"interrupted before its changes were read; see: threegate agent show {self._run.run_id}"
         finished = Finished(self._run, code, changes, self._copy, self._facts, problem, commits)
         counts = ModelCounts.read(self._counts) if self._counts >= 0 else ModelCounts()
         hosts = read_hosts(self._hosts) if self._hosts >= 0 else HostLog()

@@ -52,7 +52,9 @@ def propose_again(
     for path in paths:
         named = [*(row.path for row in made.rows), *(item.path for item in made.left_out)]
         if not any(name == path or name.startswith(f"{path}/") for name in named):
-            raise InvalidInput(f"--only {path}: no change there that could be proposed; see: threegate agent show")
+            raise InvalidInput(
+                f"--only {path}: no change there that could be proposed; see: threegate agent show {run.run_id}"
+            )
     if not made.rows:
         left = "; ".join(left_out_lines(made))
         raise InvalidInput(f"{run.run_id}: nothing in its copy is left to propose{f' ({left})' if left else ''}")
@@ -100,7 +102,8 @@ def project_name(workspace: Workspace, settings: Settings, root: Path) -> str:
     if settings.section(ProjectSettings).root and Path(settings.section(ProjectSettings).root).resolve() == root:
         return DEFAULT
     raise InvalidInput(
-        f"{root}: not a registered project, so its changes cannot be proposed; register it with: threegate project add"
+        f"{root}: not a registered project, so its changes cannot be proposed; register it with: "
+        f"threegate project add NAME {root}"
     )
 
 

@@ -23,7 +23,7 @@ from threegate.setup.init import account
 def survey(
     folder: Annotated[Path, argument("DIR", "A project's folder.")] = Path(),
     with_: Annotated[
-        list[str] | None, typer.Option("--with", metavar="PATH", help="As for `threegate agent run`.")
+        list[str] | None, typer.Option("--with", metavar="PATH", help="As for `threegate agent run PROFILE`.")
     ] = None,
     ask: Annotated[
         bool,

@@ -217,7 +217,7 @@ class BoundChange(ProjectChange):
         return (
             "project_changed",
             f"{self.change.project.path}: its HEAD, its git settings or its delivery changed since it was signed; "
-            "draft it again: threegate draft --again",
+            "draft it again: threegate draft --again ID",
         )
 
 

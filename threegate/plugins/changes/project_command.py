@@ -26,7 +26,8 @@ from threegate.plugins.changes.projects import find_project, project_names, read
 from threegate.plugins.changes.redraft import redraft as draft_again
 from threegate.plugins.changes.registered_projects import add_project, project_remarks, remove_project, typed_path
 from threegate.plugins.changes.undo_command import undo
-from threegate.review.reviewed_draft import find_draft, open_reviewed_draft, read_draft
+from threegate.review.named_request import find_draft
+from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.setup.init import account
 
 app = typer.Typer()
@@ -131,7 +132,7 @@ def redraft(
     Example: threegate project redraft TR-20261123-140501Z-changes-9be8da
     """
     context = context_here()
-    draft = read_draft(context.workspace, find_draft(context.workspace, which))
+    draft = read_draft(context.workspace, find_draft(context.workspace, which, trail=context.trail))
     with open_reviewed_draft(context, draft, compared=False) as reviewed:
         done = draft_again(context, reviewed)
     if wants_json(json_):

@@ -83,7 +83,8 @@ def find_project(workspace: Workspace, settings: Settings, name: str) -> Project
         if name == DEFAULT:
             if not settings.section(ProjectSettings).root:
                 raise Refused(
-                    "project_unknown", "no project is set; set project.root, or register one: threegate project add"
+                    "project_unknown",
+                    "no project is set; set project.root, or register one: threegate project add NAME DIR",
                 )
             return look_at_project(name, settings.section(ProjectSettings).root)
         registered = next((item for item in read_projects(workspace) if item.name == name), None)

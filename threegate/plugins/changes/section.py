@@ -27,7 +27,7 @@ class ApplySettings(Table):
     keep: int = setting(
         parse=parse_duration,
         default=30 * 24 * 3600,
-        description="how long what a change replaced is kept for `threegate project undo`; `audit prune` leaves it "
+        description="how long what a change replaced is kept for `threegate project undo ID`; `audit prune` leaves it "
         "alone until then",
     )
 

@@ -22,10 +22,11 @@ from threegate.core.screen_parts import Item, Section
 from threegate.plugins.changes.action import branch_undo_facts, change_facts
 from threegate.plugins.changes.change_screen import change_items
 from threegate.plugins.changes.undo import UNDO, plan_undo, undo_change
+from threegate.review.named_request import finished_id
 
 
 def undo(
-    request_id: Annotated[str, argument("REQUEST_ID", "The request that made the change.", tab_completion.ran)],
+    which: Annotated[str, argument("ID|FILE", "The request that made the change.", tab_completion.ran)],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
@@ -41,6 +42,7 @@ def undo(
     context = context_here()
     quiet = wants_json(json_)
     acting = acting_here(context, name, key)
+    request_id = finished_id(context, which, exact=yes)
     plan = plan_undo(context, request_id)
     items: tuple[Item, ...]
     if plan.requested is None or plan.originals is None:

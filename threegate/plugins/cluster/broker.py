@@ -98,7 +98,7 @@ class Broker:
             try:
                 mode = path.stat().st_mode
             except OSError as error:
-                raise Unavailable(f"{path}: {error.strerror}; make it with: threegate settings cluster") from None
+                raise Unavailable(f"{path}: {error.strerror}; make it with: threegate settings cluster DIR") from None
             if name.endswith(".key") and mode & 0o077:
                 raise Unavailable(f"{path}: others may read it; chmod 600")
 

@@ -268,7 +268,7 @@ def definitions(workers: Sequence[str], site: Site = _HERE) -> dict[str, Any]:
 def broker_configuration(site: Site) -> str:
     """rabbitmq.conf: one listener, TLS 1.3, certificates only."""
     place = site.broker_dir
-    return f"""# Made by threegate settings cluster: one listener, mutual TLS 1.3, no access without a certificate.
+    return f"""# Made by `threegate settings cluster DIR`: one listener, mutual TLS 1.3, certificates only.
 listeners.tcp = none
 listeners.ssl.default = {site.port}
 ssl_options.cacertfile = {place}/ca.pem
@@ -289,7 +289,7 @@ load_definitions = {place}/definitions
 """
 
 
-ENVIRONMENT = """# Made by threegate settings cluster: Erlang's own ports stay on this machine.
+ENVIRONMENT = """# Made by `threegate settings cluster DIR`: Erlang's own ports stay on this machine.
 NODENAME=rabbit@localhost
 SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}"
 export ERL_EPMD_ADDRESS=127.0.0.1
@@ -422,7 +422,7 @@ def _workspace_key(workspace: Workspace) -> bytes:
     try:
         text = durable.read_regular(path, max_bytes=limits.KEY_FILE_BYTES).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
-        raise Unavailable(f"{path}: cannot be read; threegate init creates it") from None
+        raise Unavailable(f"{path}: cannot be read; threegate init DIR creates it") from None
     return VerifierKey.parse(text).render().encode() + b"\n"
 
 

@@ -12,6 +12,7 @@ from threegate.cli.invocation import JsonFlag, argument, emit_json, moment_of, s
 from threegate.cli.progress import busy
 from threegate.core.errors import EXIT_REFUSED, InvalidInput
 from threegate.plugins.evidence.pack import write_pack
+from threegate.review.named_request import find_request
 
 _SHOWN = 20
 """At most this many missing files are printed; the pack's index lists all of them."""
@@ -22,7 +23,7 @@ def pack(
         Path,
         typer.Option("--out", metavar="DIR", help="The folder to write, or a zip file if it ends in .zip."),
     ],
-    ids: Annotated[list[str] | None, argument("ID", "Only these requests.", tab_completion.with_result)] = None,
+    ids: Annotated[list[str] | None, argument("ID|FILE", "Only these requests.", tab_completion.with_result)] = None,
     since: Annotated[
         str,
         typer.Option("--since", metavar="WHEN", help="Only requests with an event since then: a date, or 24h, 7d."),
@@ -38,8 +39,10 @@ def pack(
     """
     if ids and since:
         raise InvalidInput("give either IDs or --since, not both")
+    workspace = workspace_here()
+    wanted = [find_request(workspace, one).request_id or one for one in ids or ()]
     with busy("verifying the trail and writing the pack"):
-        packed = write_pack(workspace_here(), out, ids=ids or (), since=moment_of(since) if since else None)
+        packed = write_pack(workspace, out, ids=wanted, since=moment_of(since) if since else None)
     if wants_json(json_):
         emit_json(
             {

@@ -11,6 +11,7 @@ from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
 from threegate.cli.progress import busy
 from threegate.plugins.evidence.export import export_trail
+from threegate.review.named_request import find_request
 
 
 def export(
@@ -21,7 +22,9 @@ def export(
     ] = None,
     request: Annotated[
         str,
-        typer.Option("--request", metavar="ID", help="Only this request.", autocompletion=tab_completion.with_result),
+        typer.Option(
+            "--request", metavar="ID|FILE", help="Only this request.", autocompletion=tab_completion.with_result
+        ),
     ] = "",
     json_: JsonFlag = False,
 ) -> None:
@@ -31,8 +34,10 @@ def export(
 
     Example: threegate audit export --format csv --out trail.csv
     """
+    workspace = workspace_here()
+    request_id = find_request(workspace, request).request_id or request if request else None
     with busy("exporting the trail"):
-        count = export_trail(workspace_here(), format_, out, request_id=request or None)
+        count = export_trail(workspace, format_, out, request_id=request_id)
     if out is not None and wants_json(json_):
         emit_json({"path": str(out), "written": count})
     elif out is not None:

@@ -30,9 +30,9 @@ from threegate.plugins.grants.standing_grants import find_grant, parse_grant
 from threegate.plugins.grants.widened import IMAGE, Widened
 from threegate.request.job import Job
 from threegate.review.countersign import read_waiting, review_waiting
+from threegate.review.named_request import FINISHED, find_request
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import refuse_bad_clock
-from threegate.review.show import show_request
 from threegate.trail import moves, payloads
 from threegate.trail.payloads.payload import Owner
 
@@ -183,10 +183,11 @@ def _shown(example: Example, value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def finished_request(context: Context, request_id: str) -> Approved:
+def finished_request(context: Context, which: str) -> Approved:
     """The request that a grant is made from. Raises Refused (grants_off, grant_mismatch), InvalidInput."""
     refuse_off(context)
-    path = show_request(context.workspace, request_id).path
+    named = find_request(context.workspace, which, FINISHED, trail=context.trail)
+    request_id, path = named.request_id or which, named.path
     if path is None or path.parent != context.workspace.finished:
         raise InvalidInput(f"{request_id}: has not finished; a grant is made from a request that ran")
     found = read_waiting(context, path)
@@ -194,7 +195,7 @@ def finished_request(context: Context, request_id: str) -> Approved:
         raise Refused(
             "grant_mismatch",
             f"{request_id}: a grant for a stateful server covers calls whatever was called before, and only the screen "
-            "of: threegate grant tool says so; give it there",
+            "of a grant for a tool says so; give it there: threegate grant tool SERVER TOOL --max-uses N --expires 8h",
         )
     return found
 

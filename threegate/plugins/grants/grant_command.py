@@ -23,12 +23,13 @@ from threegate.cli.invocation import (
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import parse_duration
-from threegate.plugins.grants.giving import finished_request, grant_sections, new_grant, revoke_grant
+from threegate.plugins.grants.giving import finished_request, grant_sections, new_grant, refuse_off, revoke_grant
 from threegate.plugins.grants.grant import Grant
 from threegate.plugins.grants.standing_grants import Standing, find_grant, list_grants
 from threegate.plugins.grants.tool_grants import calls_sections, grant_calls, look_at_calls
 from threegate.plugins.grants.widened import read_widened
 from threegate.plugins.tools.tools_command import servers
+from threegate.review.named_request import finished_id
 from threegate.setup.init import account
 from threegate.trail.payloads.payload import owner_fields
 from threegate.trail.trail import Trail
@@ -38,7 +39,7 @@ app = typer.Typer()
 
 @app.command("new")
 def new(
-    request_id: Annotated[str, argument("REQUEST_ID", "A finished request.", tab_completion.ran)],
+    which: Annotated[str, argument("ID|FILE", "A finished request.", tab_completion.ran)],
     max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000, help="How many runs it allows.")],
     expires: Annotated[str, typer.Option("--expires", metavar="7d", help="90s, 15m, 24h or 7d from now.")],
     widen: Annotated[
@@ -66,6 +67,8 @@ def new(
     context = context_here()
     acting = acting_here(context, name, key)
     quiet = wants_json(json_)
+    refuse_off(context)
+    request_id = finished_id(context, which, exact=yes)
     approved = finished_request(context, request_id)
     widened = read_widened(approved.job, widen or [])
     width = screen_width(to_stderr=quiet)
@@ -95,7 +98,7 @@ def new(
 @app.command("tool")
 def tool(
     server: Annotated[str, argument("SERVER", "A server shown by `threegate tools list`.", servers)],
-    tool_name: Annotated[str, argument("TOOL", "A tool shown by `threegate tools show`.")],
+    tool_name: Annotated[str, argument("TOOL", "A tool shown by `threegate tools show SERVER`.")],
     max_uses: Annotated[int, typer.Option("--max-uses", min=1, max=10_000, help="How many calls it allows.")],
     expires: Annotated[str, typer.Option("--expires", metavar="8h", help="90s, 15m, 24h or 7d from now.")],
     where: Annotated[

@@ -21,6 +21,7 @@ from threegate.cli.invocation import (
 )
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.plugins.proposals.memory import APPLY, notes, proposed_note, remove_note, store_note
+from threegate.review.named_request import finished_id
 from threegate.setup.init import account
 
 app = typer.Typer(help="Store, list and remove notes that proposals may search.", no_args_is_help=True)
@@ -28,7 +29,7 @@ app = typer.Typer(help="Store, list and remove notes that proposals may search."
 
 @app.command()
 def approve(
-    request_id: Annotated[str, argument("REQUEST_ID", "A finished memory.propose request.", tab_completion.ran)],
+    which: Annotated[str, argument("ID|FILE", "A finished memory.propose request.", tab_completion.ran)],
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
@@ -41,6 +42,7 @@ def approve(
     context = context_here()
     quiet = wants_json(json_)
     acting = acting_here(context, name, key)
+    request_id = finished_id(context, which, exact=yes)
     proposed = proposed_note(context, request_id)
     lines = quoted(str(proposed.note["content"]), width=screen_width(to_stderr=quiet))
     put(["the note:", *lines], err=quiet)

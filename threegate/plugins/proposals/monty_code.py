@@ -95,7 +95,7 @@ NOTE: Final = (
     _START
     + """\
 Path('/out/note.json').write_text(json.dumps(given['note'], indent=1))
-print('a note for: threegate project note approve')
+print('a note for: threegate project note approve ID')
 {'note': True}
 """
 )

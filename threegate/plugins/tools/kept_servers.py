@@ -132,8 +132,8 @@ class KeptServers:
                     if len(self._kept) >= limits.TOOLS_KEPT:
                         raise Unavailable(
                             f"{limits.TOOLS_KEPT} processes of stateful servers are already running; one ends with its "
-                            f"run, after {limits.TOOLS_IDLE_SECONDS:.0f} s without a call, or with threegate tools "
-                            "remove"
+                            f"run, after {limits.TOOLS_IDLE_SECONDS:.0f} s without a call, or with: threegate tools "
+                            "remove NAME"
                         )
                     process = self._kept[key] = _Process(self, key, workspace, self._settings, manifest)
                     process.thread.start()

@@ -148,7 +148,10 @@ class Server:
         nothing was sent.
         """
         if self.manifest.tool(tool) is None:
-            raise Refused("tools_unknown", f"{self.manifest.server} has no tool {tool}; see: threegate tools show")
+            raise Refused(
+                "tools_unknown",
+                f"{self.manifest.server} has no tool {tool}; see: threegate tools show {self.manifest.server}",
+            )
         self._settle()
         if self._changed:
             self._compare(self.manifest.initialize, self.list_tools())

@@ -445,7 +445,7 @@ class RequestsScreen(Screen[None]):
         """Show the differences from the last approved request of the same shape."""
         reviewed = self._opened.reviewed if self._opened is not None else None
         if reviewed is None:
-            self.say("only requests you can decide on are compared here; for others: threegate show")
+            self.say("only requests you can decide on are compared here; for others: threegate show ID --against last")
             return
         found = compare_with_last(self.app.workspace, reviewed.draft.path, reviewed.request)
         if found is None:

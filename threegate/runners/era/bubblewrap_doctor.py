@@ -19,7 +19,8 @@ from threegate.runners.interface import Outcome
 from threegate.runners.probe import Wall
 
 _BY_CGROUP: Final = (
-    "start the daemon as a user service (threegate settings service), or: systemd-run --user --scope -p Delegate=yes"
+    "start the daemon as a user service (threegate settings service install), or: "
+    "systemd-run --user --scope -p Delegate=yes"
 )
 
 

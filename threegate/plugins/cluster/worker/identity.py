@@ -41,7 +41,7 @@ def read_identity(folder: Path) -> Identity:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a certificate or key"
         raise Unavailable(
-            f"{folder}: tls.pem or {WORKSPACE_KEY}: {reason}; make them with: threegate settings cluster"
+            f"{folder}: tls.pem or {WORKSPACE_KEY}: {reason}; make them with: threegate settings cluster DIR"
         ) from None
     name = str(names[0].value).partition("@")[0] if len(names) == 1 else ""  # NAME, or NAME@VHOST
     if not WORKER.fullmatch(name):

@@ -1,0 +1,124 @@
+"""What is printed before and after a signature: the screens, what was done, and what is still needed."""
+
+from __future__ import annotations
+
+from threegate.acts.approve import Promoted, Sealed, promote
+from threegate.approval.shown.escaped_lines import quoted
+from threegate.approval.shown.time_read import Reader, Reading
+from threegate.cli.invocation import put, say, screen_width, warn
+from threegate.launch.context import Context
+from threegate.review.draft_sources import PlacedDraft
+from threegate.review.group_screen import Group, render_group
+from threegate.review.reviewed_draft import Draft, ReviewedDraft
+from threegate.review.screen import render_reviewed_draft
+
+
+def show(reviewed: ReviewedDraft, context: Context, operator: str, *, full: bool, to_stderr: bool = False) -> Reader:
+    """Print the review screen; return a record of when the reader started."""
+    width = screen_width(to_stderr=to_stderr)
+    lines = render_reviewed_draft(reviewed, context.policy.settings, operator=operator, width=width, full=full)
+    put(lines, err=to_stderr)
+    reader = Reader()
+    reader.shows(lines)
+    return reader
+
+
+def show_group(group: Group, context: Context, operator: str, *, full: bool, to_stderr: bool = False) -> Reader:
+    """Print the screen of a group; return a record of when the reader started."""
+    lines = render_group(
+        group.members,
+        group.left_out,
+        context.policy.settings,
+        operator=operator,
+        width=screen_width(to_stderr=to_stderr),
+        full=full,
+    )
+    put(lines, err=to_stderr)
+    reader = Reader()
+    reader.shows(lines)
+    return reader
+
+
+def finish(
+    context: Context,
+    reviewed: ReviewedDraft,
+    sealed: Sealed,
+    signed: bytes,
+    reason: str,
+    reading: Reading | None,
+) -> Promoted:
+    """Promote the request in the name of the approver. `reading` records how they read it, if they were
+    asked.
+    """
+    return promote(
+        context,
+        reviewed,
+        sealed,
+        signed,
+        actor=f"operator:{sealed.statement.approved_by}",
+        reason=reason,
+        reading=reading,
+    )
+
+
+def promoted_json(done: Promoted, sealed: Sealed) -> dict[str, object]:
+    """What `--json` prints."""
+    return {
+        "file": str(done.path),
+        "request_id": sealed.request.request_id,
+        "approved_by": sealed.statement.approved_by,
+        "approval_sha256": done.approval_sha256,
+        "request_sha256": sealed.statement.request_sha256,
+        "job_sha256": sealed.statement.job_sha256,
+        "policy_sha256": sealed.statement.policy_sha256,
+        "shown_sha256": sealed.statement.shown_sha256,
+        "key": done.fingerprint,
+        "expires_utc": f"{done.expires_utc:%Y-%m-%dT%H:%M:%SZ}",
+        "waits_for_quorum": done.waits_for_quorum,
+        "draft_removed": done.draft_removed,
+    }
+
+
+def tell(done: Promoted, *, daemon_runs: bool) -> None:
+    """Report what was done, and what is still needed before the request can run."""
+    say(f"approved  {done.path}")
+    say(f"approval  {done.approval_sha256}")
+    say(f"key       {done.fingerprint}")
+    say(f"until     {done.expires_utc:%Y-%m-%dT%H:%M:%SZ}")
+    if done.waits_for_quorum:
+        say(f"waits     for further operators: threegate approve {done.path.name}")
+    tell_no_daemon(daemon_runs=daemon_runs)
+    tell_kept(done)
+
+
+def tell_no_daemon(*, daemon_runs: bool) -> None:
+    """Say that no daemon is running, if none is."""
+    if not daemon_runs:
+        say("waits     for a daemon: none is running here; start one with: threegate run")
+
+
+def tell_kept(done: Promoted) -> None:
+    """Say that the draft stays, if it does."""
+    if not done.draft_removed:
+        warn("the draft's file changed after it was read, so it was not moved; what you saw is what was approved")
+
+
+def reveal(
+    context: Context,
+    draft: Draft,
+    placed: PlacedDraft,
+    *,
+    yes: bool,
+    actor: str,
+    reading: Reading | None = None,
+    reason: str = "",
+    quiet: bool = False,
+) -> dict[str, object]:
+    """End a draft that is never signed, on which an operator decided, and, unless `quiet`, print what it was; return
+    the same for `--json`.
+    """
+    answer = placed.answer(context, draft.data, yes=yes, actor=actor, reading=reading, reason=reason)
+    if not quiet:
+        say(answer.says)
+        put([f"{answer.label}:", *quoted(answer.line, width=screen_width())])
+    return dict(answer.told)
