@@ -21,7 +21,16 @@ README: Final = "README.md"
 _REQUEST: Final = r"TR-(?:[A-Za-z0-9_-]|\.(?!(?:md|sig)(?:\.|$))){0,200}\.md"
 is_request_name: Final = re.compile(_REQUEST).fullmatch
 """Whether a file of this name may be a request: ``TR-<A-Z a-z 0-9 . _ ->.md``."""
+_slugged = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md").fullmatch
 _companion = re.compile(rf"({_REQUEST})\.sig(?:\.([A-Za-z0-9][A-Za-z0-9._@+-]{{0,63}}))?").fullmatch
+
+
+def slug_of(name: str) -> str:
+    """What follows the time in a request's file name, ``TR-YYYYMMDD-HHMMSSZ-<slug>.md``: chosen by whoever drafted it,
+    and not unique. Empty for any other name.
+    """
+    match = _slugged(name)
+    return match[1] if match else ""
 
 
 def request_of_companion(name: str) -> tuple[str, str] | None:
