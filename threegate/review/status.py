@@ -241,8 +241,8 @@ def line_rows(line: Line, *, now: datetime, width: int, alike: int = 1) -> list[
     elif act:
         rows += own(act, width=width, indent=10)
     if alike > 1:
-        together = f"{alike} drafts alike, decide together: threegate approve --group {line.shown_file}"
-        rows += own(together, width=width, indent=10)
+        act = f", decide together: threegate approve --group {line.shown_file}" if line.next == "operator" else ""
+        rows += own(f"{alike} drafts alike{act}", width=width, indent=10)
     elif line.group:
         rows += own(line.group, width=width, indent=10)
     rows += under

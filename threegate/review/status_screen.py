@@ -24,7 +24,6 @@ _OWN_CELLS: Final = 51
 """At most so much of a row with foreign text is ours."""
 _FOREIGN_CELLS: Final = 29
 """At least so much of it is foreign text with its gutter."""
-_NAME_CELLS: Final = 26
 _TURNS: Final = (("running", 3), ("others", 1), ("operator", None), ("running", None), ("others", None))
 """Which part gets the next rows, and up to how many of its entries."""
 
@@ -51,38 +50,50 @@ def folded(lines: Sequence[Line]) -> list[Entry]:
 
 def screen_rows(lines: Sequence[Line], *, now: datetime, width: int, height: int) -> list[str]:
     """The rows of open requests, in at most `height` rows; what has ended comes behind them, whole."""
-    parts: dict[str, list[Entry]] = {}
-    for entry in folded(lines):
-        parts.setdefault(entry.line.next, []).append(entry)
-    ended = parts.pop("ended", [])
-    for entries in parts.values():  # a group first: one decision for many
+    parts = _parts(folded(lines))
+    ended = {"ended": parts.pop("ended")} if "ended" in parts else {}
+    for entries in parts.values():  # of one risk a group first: it is one decision for many
         entries.sort(key=lambda entry: (entry.line.urgency, entry.count == 1))
-    own_rows = {group: len(entries) for group, entries in parts.items()}
+    shown = {group: len(entries) for group, entries in parts.items()}
     total = sum(entry.count for entries in parts.values() for entry in entries)
-    rows = whole_rows(parts, now=now, width=width)
-    if len(rows) + (total > sum(own_rows.values())) > height:
-        rows, own_rows = _short(parts, _Names(lines), now, width, height)
-    if left := total - sum(own_rows.values()):
-        rows += own(f"{left} of {total} are folded: {SHOW_ALL}", width=width, indent=0)
-    return rows + whole_rows({"ended": ended} if ended else {}, now=now, width=width)
-
-
-def whole_rows(parts: Mapping[str, Sequence[Entry]], *, now: datetime, width: int) -> list[str]:
-    """Each entry as other lists show it."""
-    rows = []
-    for group, entries in parts.items():
-        rows += ["", f"{TITLES[group]} ({sum(entry.count for entry in entries)})"]
-        for entry in entries:
-            rows += line_rows(entry.line, now=now, width=width, alike=entry.count)
-    return rows
+    least = 2 * sum(shown.values())  # rows of the whole form, which need not be made if they cannot fit
+    rows = _whole(parts, now, width) if least <= height else []
+    if least > height or len(rows) + (total > sum(shown.values())) > height:
+        left_for_parts = max(0, height - len(_count(total, total, width)))
+        rows, shown = _short(parts, _Names(lines), now, width, left_for_parts)
+    if left := total - sum(shown.values()):
+        rows += _count(left, total, width)
+    return rows + _whole(ended, now, width)
 
 
 def all_rows(lines: Sequence[Line], *, now: datetime, width: int) -> list[str]:
     """Every line as other lists show it, and none folded."""
+    return _whole(_parts([Entry(line) for line in lines]), now, width)
+
+
+def _parts(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     parts: dict[str, list[Entry]] = {}
-    for line in lines:
-        parts.setdefault(line.next, []).append(Entry(line))
-    return whole_rows(parts, now=now, width=width)
+    for entry in entries:
+        parts.setdefault(entry.line.next, []).append(entry)
+    return parts
+
+
+def _count(left: int, total: int, width: int) -> list[str]:
+    return own(f"{left} of {total} are folded: {SHOW_ALL}", width=width, indent=0)
+
+
+def _title(group: str, entries: Sequence[Entry], more: str = "") -> str:
+    return f"{TITLES[group]} ({sum(entry.count for entry in entries)}){more}"
+
+
+def _whole(parts: Mapping[str, Sequence[Entry]], now: datetime, width: int) -> list[str]:
+    """Each entry as other lists show it."""
+    rows = []
+    for group, entries in parts.items():
+        rows += ["", *own(_title(group, entries), width=width, indent=0)]
+        for entry in entries:
+            rows += line_rows(entry.line, now=now, width=width, alike=entry.count)
+    return rows
 
 
 def _short(
@@ -95,12 +106,16 @@ def _short(
     column = max((size for size in sizes if size <= min(_OWN_CELLS, width - _FOREIGN_CELLS)), default=0)
     drawn = {
         group: [
-            _with_foreign(head, _text(entry.line, names), width, column)
+            _with_foreign(head, names.text(entry.line), width, column)
             for head, entry in zip(heads[group], entries, strict=True)
         ]
         for group, entries in first.items()
     }
-    room = height - 2 * len(parts) - 1
+    titles = {}
+    for group, entries in parts.items():
+        more = f", decide with: {_DECIDE}" if any(each.line.for_whom == WHOM["draft"] for each in entries) else ""
+        titles[group] = ["", *own(_title(group, entries, more), width=width, indent=0)]
+    room = height - sum(map(len, titles.values()))
     taken = dict.fromkeys(parts, 0)
     for group, most in _TURNS:
         for rows in drawn.get(group, [])[taken.get(group, 0) : most]:
@@ -108,13 +123,8 @@ def _short(
                 break
             room -= len(rows)
             taken[group] += 1
-    shown = []
-    for group, entries in parts.items():
-        title = f"{TITLES[group]} ({sum(entry.count for entry in entries)})"
-        if any(entry.line.for_whom == WHOM["draft"] for entry in entries):
-            title += f", decide with: {_DECIDE}"
-        shown += ["", title, *(row for rows in drawn[group][: taken[group]] for row in rows)]
-    return shown, taken
+    shown = [[title, *drawn[group][: taken[group]]] for group, title in titles.items()]
+    return [row for part in shown for rows in part for row in rows], taken
 
 
 def _head(entry: Entry, now: datetime, width: int) -> list[str]:
@@ -127,16 +137,8 @@ def _head(entry: Entry, now: datetime, width: int) -> list[str]:
     if line.for_whom != WHOM["draft"]:  # which is in the heading
         facts += [line.reason] if line.reason else []
         facts += [f"-> {line.for_whom}"] if line.next == "operator" else []
-    what = f"{entry.count} alike" if entry.count > 1 else line.state
+    what = line.state if entry.count == 1 else f"{entry.count} {'alike' if line.state == 'draft' else line.state}"
     return own(f"{what:<9} {age_text(line.entry, now):>7}  {' '.join(facts)}", width=width, indent=0)
-
-
-def _text(line: Line, names: _Names) -> str:
-    """What the request calls itself, and its purpose."""
-    name = names.of(line)
-    if line.asked is None:
-        return name
-    return f"{name if len(name) <= _NAME_CELLS else f'{name[:_NAME_CELLS]}...'}  {mask_secrets(line.asked.purpose)}"
 
 
 def _with_foreign(head: Sequence[str], text: str, width: int, column: int) -> list[str]:
@@ -151,7 +153,8 @@ class _Names:
     def __init__(self, lines: Sequence[Line]) -> None:
         self._slugs = Counter(slug_of(line.shown_file) for line in lines)
 
-    def of(self, line: Line) -> str:
-        """Foreign text."""
+    def text(self, line: Line) -> str:
+        """The name and the purpose, both foreign."""
         slug = slug_of(line.shown_file)
-        return slug if slug and self._slugs[slug] == 1 else line.shown_file.removesuffix(".md")
+        name = slug if slug and self._slugs[slug] == 1 else line.shown_file.removesuffix(".md")
+        return name if line.asked is None else f"{name}  {mask_secrets(line.asked.purpose)}"
