@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acts.bench_workspace import Bench
+from tests.acts.bench_workspace import DATA, Bench
 from threegate.acts import cancel
 from threegate.acts.cancel import cancel_request
 from threegate.acts.operator import add_operator, list_operators, record_operators, revoke_operator
@@ -16,6 +16,7 @@ from threegate.acts.reject import reject_draft
 from threegate.acts.retry import retry_request
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.cli import execute as run
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError
 from threegate.launch.results.verdict import read_verdict
 from threegate.review.countersign import countersign, open_waiting, verify_approval
@@ -140,14 +141,24 @@ def test_what_is_retried_within_a_second_has_a_name_of_its_own(bench: Bench) -> 
     assert len(set(names)) == 3
 
 
-def test_retry_takes_the_pinned_bytes_and_sets_another_file_aside(bench: Bench) -> None:
+def test_retry_takes_the_pinned_bytes_and_leaves_another_file_alone(bench: Bench) -> None:
     done = bench.approve(bench.draft())
-    pinned = (bench.workspace.files / "data.csv").read_bytes()
     (bench.workspace.files / "data.csv").write_bytes(b"other")
     again = retry_request(bench.context, done.path)
     assert again.restored == ("data.csv",)
-    assert (bench.workspace.files / "data.csv").read_bytes() == pinned
-    assert (bench.workspace.files / "data.csv.replaced-1").read_bytes() == b"other"
+    assert (bench.workspace.files / "data.csv").read_bytes() == b"other"
+    assert (bench.workspace.files / sha256_hex(DATA)).read_bytes() == DATA
+    assert bench.approve(again.path).path.exists()
+    assert retry_request(bench.context, done.path).restored == (), "it is there by its content"
+    (bench.workspace.files / sha256_hex(DATA)).write_bytes(b"evil")
+    with pytest.raises(InvalidInput, match="does not have the sha256 that is its name"):
+        retry_request(bench.context, done.path)
+
+
+def test_retry_of_what_was_never_approved_takes_its_own_file(bench: Bench) -> None:
+    path = bench.draft()
+    done = reject_draft(bench.context, path, reason="no", by=OperatorDecision("test"))
+    assert retry_request(bench.context, done.path).restored == ()
 
 
 def test_retry_never_takes_other_bytes(bench: Bench) -> None:

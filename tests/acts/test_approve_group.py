@@ -6,16 +6,19 @@ import hashlib
 import json
 import re
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.acts.bench_workspace import Bench
 from threegate.acts.approve_group import open_group, seal_group
+from threegate.acts.draft import DraftOptions, write_draft
 from threegate.approval.shown.escaped_lines import GUTTER
 from threegate.approval.statement import SignedApproval
 from threegate.cli import execute as run
 from threegate.core.errors import InvalidInput
+from threegate.review.countersign import verify_approval
 from threegate.review.group_screen import render_group
 from threegate.review.reviewed_draft import read_draft
 from threegate.review.show import as_approved
@@ -67,6 +70,45 @@ def test_a_group_is_approved_by_one_signature(bench: Bench, capfd: pytest.Captur
     approval = SignedApproval.parse((approved[2].parent / f"{approved[2].name}.sig").read_bytes(), "req-2")
     assert hashlib.sha256(kept).hexdigest() == approval.statement.shown_sha256 and b"5000" in kept
     assert run(command(bench, "audit", "verify")) == 0
+
+
+def test_ten_drafts_on_one_name_of_an_input_are_a_group_of_what_is_read(
+    bench: Bench, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`threegate draft --input data.csv`, ten times with other content: one name, and each content is shown."""
+    made = []
+    for number in range(10):
+        (tmp_path / "data.csv").write_text(f"row {number}\n")
+        options = DraftOptions("monty", "Read it.", code="open('/in/data.csv').read()", inputs=(tmp_path / "data.csv",))
+        made.append(write_draft(bench.workspace, options, now=datetime.now(UTC)).path)
+    (tmp_path / "data.csv").unlink()
+    assert {line.together for line in status_lines(bench.workspace)} == {10}
+    words = command(bench, "approve", "--group", made[3], "--key", bench.keys["alice"], "--yes")
+    assert run(words) == 0
+    screen = capfd.readouterr().out
+    assert "10 of 10 approved" in screen and all(f"row {number}" in screen for number in range(10))
+    for number, path in enumerate(made):
+        text = (bench.workspace.approved / path.name).read_text()
+        pinned = hashlib.sha256(f"row {number}\n".encode()).hexdigest()
+        assert f"sha256: {pinned}" in text.replace('"', "") and "name: data.csv" in text.replace('"', "")
+        assert (bench.workspace.inputs / pinned).read_text() == f"row {number}\n"
+
+
+def test_a_second_file_of_the_name_voids_no_approval_that_waits(bench: Bench, tmp_path: Path) -> None:
+    bench.settings(approval__quorum__low=2, approval__quorum__medium=2)
+    bob = bench.operator("bob")
+
+    def draft(text: str) -> Path:
+        (tmp_path / "data.csv").write_text(text)
+        options = DraftOptions("monty", "Read it.", code="open('/in/data.csv').read()", inputs=(tmp_path / "data.csv",))
+        return write_draft(bench.workspace, options, now=datetime.now(UTC)).path
+
+    first = bench.approve(draft("one"))
+    assert first.waits_for_quorum
+    second = draft("two")
+    assert run(command(bench, "approve", first.path.name, "--as", "bob", "--key", bob, "--yes")) == 0
+    assert all(check.ok for check in verify_approval(bench.context, first.path))
+    assert bench.approve(second).waits_for_quorum
 
 
 def test_every_line_that_is_signed_is_in_the_full_draft_or_in_the_table(bench: Bench) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from tests.support import wait_until
 from tests.trail.operated import make_operated
 from tests.trail.workspaces import approve, make_workspace, run
 from threegate.acts.adopt import adopt, adopt_about
@@ -15,6 +18,7 @@ from threegate.acts.signing_key import Acting
 from threegate.audit.audit_verify import verify_workspace
 from threegate.audit.prune import prune
 from threegate.audit.trail_checkpoints import write_trail_checkpoint
+from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
@@ -111,8 +115,6 @@ def test_prune_keeps_the_run_of_a_backend_that_is_not_here(tmp_path: Path) -> No
 
 
 def test_prune_keeps_inputs_that_something_else_names(tmp_path: Path) -> None:
-    import hashlib
-
     workspace, trail = make_workspace(tmp_path / "ws")
     digests = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("both", "only", "nobody's")}
     for name, digest in digests.items():
@@ -136,3 +138,55 @@ def test_prune_keeps_inputs_that_something_else_names(tmp_path: Path) -> None:
         held.append(Approved.from_data({"inputs": {"n": digests["nobody's"]}}), request_id="old2", actor="me")
         held.append(Rejected(), request_id="old2", actor="me")
     assert prune(workspace, before=datetime.now(UTC), actor="me").inputs == (), "a list that was cut: nothing goes"
+
+
+def test_prune_removes_inputs_of_drafts_that_are_gone(tmp_path: Path) -> None:
+    """Those that `draft`, `retry` and the door put into inbox/files/ under their sha256; files with a name stay."""
+    workspace, trail = make_workspace(tmp_path / "ws")
+    texts = ("drafted", "broken", "rejected", "nobody's")
+    digests = {text: hashlib.sha256(text.encode()).hexdigest() for text in texts}
+    for text, digest in digests.items():
+        (workspace.files / digest).write_text(text)
+    (workspace.files / "data.csv").write_text("an agent's own")
+    (workspace.files / ("a" * 64)).mkdir()
+    (workspace.files / ("b" * 64)).symlink_to(workspace.files / "data.csv")
+    (workspace.inbox / "TR-draft.md").write_text(f"sha256: {digests['drafted']}\n")
+    (workspace.inbox / "TR-broken.md").write_text(f"no request, but {digests['broken']}")
+    os.mkfifo(workspace.inbox / "TR-fifo.md")
+    (workspace.inbox / "TR-large.md").write_bytes(b"x" * (limits.REQUEST_BYTES + 1))
+    (workspace.inbox / "TR-link.md").symlink_to("nowhere")
+    (workspace.refused / "TR-rejected.md").write_text(f"sha256: {digests['rejected']}\n")
+    there = {path.name for path in workspace.files.iterdir()}
+    assert prune(workspace, before=datetime.now(UTC) - timedelta(hours=1), actor="me").snapshots == (), "too young"
+    later = datetime.now(UTC) + timedelta(hours=1)
+    plan = prune(workspace, before=later, actor="me", dry_run=True)
+    assert set(plan.snapshots) == {digests["rejected"], digests["nobody's"]} and plan.bytes == len("rejectednobody's")
+    assert {path.name for path in workspace.files.iterdir()} == there
+    assert prune(workspace, before=later, actor="me").snapshots == plan.snapshots
+    assert {path.name for path in workspace.files.iterdir()} == there - set(plan.snapshots)
+    (event,) = [event for event in trail.events() if event.type == "pruned"]
+    assert event.data["what"] == "snapshots" and sorted(event.data["snapshots"]) == sorted(plan.snapshots)
+    (workspace.refused / "TR-rejected.md").unlink()
+    assert verify_workspace(workspace).ok, verify_workspace(workspace).problems
+
+
+def test_prune_keeps_what_was_refused_since_and_all_if_a_draft_cannot_be_read(tmp_path: Path) -> None:
+    workspace, _ = make_workspace(tmp_path / "ws")
+    digest = hashlib.sha256(b"1").hexdigest()
+    (workspace.files / digest).write_bytes(b"1")
+    before = datetime.fromtimestamp((workspace.files / digest).stat().st_ctime + 0.001, UTC)
+    rejected = workspace.refused / "TR-rejected.md"
+
+    def refused_since() -> bool:
+        rejected.write_text(f"sha256: {digest}\n")
+        return rejected.stat().st_ctime >= before.timestamp()
+
+    wait_until(refused_since)
+    assert prune(workspace, before=before, actor="me").snapshots == ()
+    rejected.unlink()
+    draft = workspace.inbox / "TR-draft.md"
+    draft.write_text("names nothing")
+    os.link(draft, workspace.inbox / ".again")
+    assert prune(workspace, before=before, actor="me").snapshots == (), "who knows what it names"
+    draft.unlink()
+    assert prune(workspace, before=before, actor="me").snapshots == (digest,)

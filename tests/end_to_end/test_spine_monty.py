@@ -55,7 +55,7 @@ def test_a_request_goes_the_whole_way(place: Place) -> None:
     assert rid in place.run("audit", "show", expect=0).out
     assert rid in place.run("status", "--results", expect=0).out
     assert place.run("show", rid, "--result", expect=0).out.strip() == text.strip()
-    assert rid in place.run("status", expect=0).out
+    assert rid in place.run("status", "--ended", "20", expect=0).out
     shown = place.run("show", rid, expect=0).out
     assert "succeeded" in shown
 

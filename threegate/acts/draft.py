@@ -1,23 +1,29 @@
 """Write a draft: hash the inputs and copy them to inbox/files/, render the text, check it, and put it into the inbox.
 
 Invariant: a draft is written only if it passes gate 1 under this workspace's settings and its limits do not exceed
-every machine of the workspace; otherwise nothing is written.
+every machine of the workspace; otherwise nothing is written. Each copy is named by its sha256, so no later draft can
+replace what an earlier one needs.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import secrets
+import shlex
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import chain, count
 from pathlib import Path
+from typing import Final
 
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
-from threegate.core.held_folder import HeldFolder
-from threegate.core.workspace import Workspace
+from threegate.core.workspace import STATES, RequesterFolders, Workspace
 from threegate.request.backend import BACKENDS
 from threegate.request.fields import check_file_name
 from threegate.request.hosts import HostError, read_target
@@ -26,6 +32,10 @@ from threegate.request.reader import read_request
 from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
 from threegate.request.report import Finding, Report
 from threegate.review.fitness import given_inputs, judged
+from threegate.review.input_copies import digest_now
+
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_NAME_KEPT: Final = limits.FILE_NAME_CHARS // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +80,8 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     # The slug becomes part of a file name and of the id.
     if slug != slug_of(slug):
         raise InvalidInput(f"--slug must be 1 to 64 of a-z, 0-9 and single dashes, such as {slug_of(slug)}")
-    name = file_name(moment, slug)
-    read = [_read_input(path) for path in options.inputs]
+    name = _free_name(workspace, moment, slug)
+    read = _read_inputs(options.inputs)
     request = draft_request(options, [item for item, _ in read], name, moment, slug)
     settings = workspace.load_settings()
     data = render_request(request)
@@ -80,8 +90,7 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     lines = [_line(item) for item in report.findings if item.severity == "error"]
     if lines:
         raise InvalidInput(f"the draft was not written because it would be refused: {'; '.join(lines)}")
-    with workspace.hold(workspace.files) as files:
-        copied = tuple(item.name for item, content in read if _keep(files, item.name, content))
+    copied = tuple(item.name for item, content in read if keep_input(workspace, workspace, item, content))
     path = workspace.inbox / name
     with workspace.hold(workspace.inbox) as inbox:
         inbox.deliver(name, data, 0o644)
@@ -134,19 +143,49 @@ def _target(host: str) -> NetworkTarget:
         raise InvalidInput(f"--network-allow {host}: {error}") from None
 
 
-def _read_input(path: Path) -> tuple[InputFile, bytes]:
-    if (wrong := check_file_name(path.name)) is not None:
-        raise InvalidInput(f"{path}: the name of an input {wrong}; rename it")
-    content = durable.read_regular(path, max_bytes=limits.INPUT_FILE_BYTES)
-    return InputFile(path.name, sha256_hex(content)), content
+def _free_name(workspace: Workspace, moment: datetime, slug: str) -> str:
+    """A name that no file of the workspace has: several drafts of one second have several names."""
+    folders = (workspace.inbox, *map(workspace.state_folder, STATES))
+    slugs = chain((slug,), (f"{slug[: limits.SLUG_CHARS - 6].strip('-')}-{n}" for n in count(2)))
+    names = (file_name(moment, each) for each in slugs)
+    return next(name for name in names if not any(os.path.lexists(folder / name) for folder in folders))
 
 
-def _keep(files: HeldFolder, name: str, content: bytes) -> bool:
-    """Copy an input to inbox/files/ unless the same bytes are there. Raises InvalidInput if other bytes have it."""
-    try:
-        files.deliver(name, content, 0o644)
-    except FileExistsError:
-        if files.read(name, max_bytes=limits.INPUT_FILE_BYTES)[0] != content:
-            raise InvalidInput(f"{files.path / name}: another file with this name is there; rename the input") from None
-        return False
-    return True
+def _read_inputs(paths: Sequence[Path]) -> list[tuple[InputFile, bytes]]:
+    """The user's files as inputs. Raises InvalidInput with what to type instead, OSError."""
+    seen: dict[str, Path] = {}
+    read = []
+    for path in paths:
+        if (wrong := check_file_name(path.name)) is not None:
+            raise InvalidInput(f"{path}: the name of an input {wrong}; {_copy_it(path)}")
+        if (other := seen.get(path.name)) is not None:
+            raise InvalidInput(f"{path}: {other} would be /in/{path.name} as well; {_copy_it(path)}")
+        if path.is_symlink():
+            raise InvalidInput(f"{path}: is a link, which is not followed; name the file that it leads to")
+        seen[path.name] = path
+        content = durable.read_named(path, max_bytes=limits.INPUT_FILE_BYTES)
+        read.append((InputFile(path.name, sha256_hex(content)), content))
+    return read
+
+
+def _copy_it(path: Path) -> str:
+    """The line that gives a file a name that an input can have, and that no other file has here."""
+    plain = unicodedata.normalize("NFKD", path.name).encode("ascii", "ignore").decode()
+    name = _NOT_IN_NAMES.sub("-", plain).lstrip("-")[-_NAME_KEPT:]
+    if not name or name.startswith("."):
+        name = f"input{name}"
+    free = next(found for found in chain((name,), (f"{n}-{name}" for n in count(2))) if not os.path.lexists(found))
+    return f"give it another name: {shlex.join(['cp', '--', str(path), free])}"
+
+
+def keep_input(workspace: Workspace, requester_folders: RequesterFolders, item: InputFile, content: bytes) -> bool:
+    """Copy an input to the requester's inbox/files/, named by its sha256; return whether that was needed.
+
+    Raises InvalidInput if something else has that name, OSError.
+    """
+    with workspace.hold(requester_folders.files) as files:
+        new = files.deliver_content(content)
+    place = requester_folders.files / item.sha256
+    if not new and digest_now(workspace, place) != item.sha256:
+        raise InvalidInput(f"{place}: does not have the sha256 that is its name; remove it")
+    return new

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args
 
+from threegate.acts.draft import keep_input
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.file_names import slug_of
-from threegate.core.held_folder import HeldFolder
 from threegate.core.workspace import STATES, RequesterFolders
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
-from threegate.request.model import Request, Stage
+from threegate.request.model import InputFile, Request, Stage
 from threegate.request.render_draft import file_name, render_request
+from threegate.review.input_copies import digest_now
 from threegate.trail.trail import LockedTrail
 
 _RETRY = re.compile(r"\.r[0-9]{1,6}")
@@ -62,9 +62,7 @@ def retry_request(context: Context, source: Path, *, now: datetime | None = None
     # Read again: the draft must be the request that was asked for, and not what rendering made of it.
     if report.request is None or replace(report.request, data=fresh.data, sha256=fresh.sha256) != fresh:
         raise InvalidInput(f"{source}: cannot be drafted again as the same request; write a new draft")
-    restored = tuple(
-        item.name for item in request.inputs if _restore(context, requester_folders, item.name, item.sha256)
-    )
+    restored = tuple(item.name for item in request.inputs if _restore(context, requester_folders, item))
     path = requester_folders.inbox / name
     with context.workspace.hold(requester_folders.inbox) as inbox:
         inbox.deliver(name, data, 0o644)
@@ -104,40 +102,24 @@ def free_file_name(held: LockedTrail, inbox: Path, moment: datetime, slug: str) 
     raise Unavailable(f"{slug}: {_MOST} drafts of one second; try again")
 
 
-def _restore(context: Context, requester_folders: RequesterFolders, name: str, sha256: str) -> bool:
-    """Put a pinned input back next to the drafts, unless the same bytes are there; return whether that was needed.
+def _restore(context: Context, requester_folders: RequesterFolders, item: InputFile) -> bool:
+    """Put an input back next to the drafts, named by its sha256; return whether that was needed.
 
-    The bytes are those that were pinned when the earlier request was approved. Another file that now has the name is
-    set aside as NAME.replaced-N. A request that was never approved pinned nothing: then its own file must still exist.
+    The bytes are those that were pinned when the earlier request was approved. A request that was never approved pinned
+    nothing: then its own file must still exist.
     """
     workspace = context.workspace
+    place = workspace.input_place(requester_folders.inbox, item.name, item.sha256)
+    found = digest_now(workspace, place)
+    if found == item.sha256 == place.name:
+        return False
     try:
-        pinned = durable.read_regular(workspace.inputs / sha256, max_bytes=limits.INPUT_FILE_BYTES)
+        data = durable.read_regular(workspace.inputs / item.sha256, max_bytes=limits.INPUT_FILE_BYTES)
     except OSError:
-        pinned = b""
-    with workspace.hold(requester_folders.files) as files:
-        try:
-            if sha256_hex(files.read(name, max_bytes=limits.INPUT_FILE_BYTES)[0]) == sha256:
-                return False
-            taken = True
-        except FileNotFoundError:
-            taken = False
-        except OSError:
-            taken = True
-        if sha256_hex(pinned) != sha256:
-            what = "is now a different file" if taken else "is gone"
-            raise Unavailable(
-                f"{requester_folders.files / name}: {what}, and nothing is pinned; put the file back, then retry"
-            )
-        if taken:
-            _set_aside(files, name)
-        files.deliver(name, pinned, 0o644)
-    return True
-
-
-def _set_aside(files: HeldFolder, name: str) -> None:
-    for number in range(1, _MOST):
-        with suppress(FileExistsError):
-            files.rename(name, f"{name}.replaced-{number}")
-            return
-    raise Unavailable(f"{files.path / name}: is now a different file; move it away, then retry")
+        data = b""
+    if sha256_hex(data) != item.sha256:
+        if found == item.sha256:
+            return False
+        what = "is gone" if found is None else "is now a different file"
+        raise Unavailable(f"{place}: {what}, and nothing is pinned; put the file back, then retry")
+    return keep_input(workspace, requester_folders, item, data)

@@ -1,5 +1,5 @@
 """Remove what is no longer needed: runs of requests that ended long ago, inputs that only they had, and the
-snapshots of proposals whose drafts are gone.
+files of drafts that are gone: their inputs in the inbox, and snapshots of proposals.
 
 Invariant: the event that names the files is on disk before anything is removed; nothing is touched that an
 open request, or one that ended later than the given time, refers to; trail, results and state files are never
@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from threegate.core import durable, removal
+from threegate.core import durable, limits, removal
 from threegate.core.durable import disk_reserve
 from threegate.core.plugins import Place
 from threegate.core.workspace import Workspace
@@ -66,8 +68,8 @@ class Pruned:
     kept: tuple[str, ...] = ()
     """Runs as old that stay: something still needs them, or what they were for is not here."""
     snapshots: tuple[str, ...] = ()
-    """Files of drafts that were made from proposals and no longer exist: project snapshots, arguments, the
-    proposal.
+    """Files of drafts that no longer exist: inputs in inbox/files/ that are named by their sha256; project snapshots,
+    arguments and the proposal of those that were made from proposals.
     """
     requesters: tuple[str, ...] = ()
     """Folders of agents' runs."""
@@ -95,14 +97,16 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
         ]
         gone = [history.request_id for history in there if history.request_id not in set(kept)]
         inputs = _unneeded_inputs(workspace, index, {history.request_id for history in old}, before)
-        snapshots = [path for files in plugins for path in files.unneeded(workspace)]
+        snapshots = _unneeded_draft_inputs(workspace, before)
+        snapshots += [path for files in plugins for path in files.unneeded(workspace)]
         size = sum(_size(workspace.run_folder(name)) for name in gone)
         doomed = [workspace.inputs / name for name in inputs] + snapshots
         size += sum(path.lstat().st_size for path in doomed)
         if not dry_run:
             _announce(workspace, held, gone, inputs, [path.name for path in snapshots], actor)
             for path in doomed:
-                durable.unlink(path)
+                with suppress(FileNotFoundError):  # of the inbox's files, another account may remove its own
+                    durable.unlink(path)
             for folder in sorted({path.parent for path in doomed}):
                 durable.sync_folder(folder)
             for name in gone:
@@ -186,6 +190,37 @@ def _unneeded_inputs(workspace: Workspace, index: TrailIndex, old: set[str], bef
     # By the change time, which nobody can set.
     lost = {name for name in there - named if (workspace.inputs / name).lstat().st_ctime < moment}
     return sorted(((named & there) | lost) - needed)
+
+
+def _unneeded_draft_inputs(workspace: Workspace, before: datetime) -> list[Path]:
+    """Files of inbox/files/ that are named by a sha256 and came there before `before`, if neither a draft nor a request
+    that was refused since then names them. Empty if a draft cannot be read: what it names is unknown.
+    """
+    named: set[str] = set()
+    moment = before.timestamp()
+    for folder, since in ((workspace.inbox, 0.0), (workspace.refused, moment)):
+        with workspace.hold(folder) as held, held.entries() as entries:
+            for entry in entries:
+                try:
+                    facts = entry.stat(follow_symlinks=False)
+                    # A larger file is not a request.
+                    if not stat.S_ISREG(facts.st_mode) or facts.st_size > limits.REQUEST_BYTES:
+                        continue
+                    data = held.read(entry.name, max_bytes=limits.REQUEST_BYTES)[0] if facts.st_ctime >= since else b""
+                except FileNotFoundError:  # its writer removed it
+                    continue
+                except OSError:
+                    return []
+                named.update(_SHA256.findall(data.decode("ascii", "replace")))
+    found = []
+    with workspace.hold(workspace.files) as files, files.entries() as entries:
+        for entry in entries:
+            if _SHA256.fullmatch(entry.name) and entry.name not in named:
+                with suppress(FileNotFoundError):
+                    facts = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(facts.st_mode) and facts.st_ctime < moment:
+                        found.append(workspace.files / entry.name)
+    return sorted(found)
 
 
 def _size(folder: Path) -> int:

@@ -74,8 +74,8 @@ def draft(
 ) -> None:
     """Write a draft, or draft an ended request again.
 
-    The draft is written into the inbox, and its inputs are hashed and copied to inbox/files/. A draft of an ended
-    request has a new id and needs a new approval.
+    The draft is written into the inbox, and its inputs are hashed and copied to inbox/files/, each under its sha256. A
+    draft of an ended request has a new id and needs a new approval.
 
     Examples: threegate draft --backend monty --code sum.py --input numbers.json --purpose 'Add up the numbers.'
               threegate draft --again TR-20261122-101500Z-sum

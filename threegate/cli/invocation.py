@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from threegate.approval.shown import messages
-from threegate.approval.shown.escaped_lines import LEAST_WIDTH, WIDTH, quoted
+from threegate.approval.shown.escaped_lines import HEIGHT, LEAST_WIDTH, WIDTH, quoted
 from threegate.approval.shown.messages import emit_data as emit_data
 from threegate.approval.shown.messages import prompt as prompt
 from threegate.approval.shown.messages import put as put
@@ -152,6 +152,11 @@ def screen_width(*, to_stderr: bool = False) -> int:
             f"this terminal is {columns} columns wide: a question needs at least {LEAST_WIDTH}; make it wider"
         )
     return min(columns, WIDTH)
+
+
+def screen_height() -> int:
+    """Rows for a list that is to fit: the terminal's, or HEIGHT, without the one that the prompt needs."""
+    return (messages.terminal_rows() or HEIGHT) - 1
 
 
 def on_terminal() -> bool:

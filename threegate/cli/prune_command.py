@@ -25,8 +25,8 @@ def prune(
 ) -> None:
     """Remove runs and inputs that are no longer needed.
 
-    Snapshots are removed too, and the folders of agents' runs, with their homes. The trail, results and request files
-    stay.
+    Files of drafts that are gone (inputs in the inbox, snapshots) are removed too, and the folders of agents' runs,
+    with their homes. The trail, results and request files stay.
 
     Example: threegate audit prune --older-than 30d --dry-run
     """
@@ -53,7 +53,7 @@ def prune(
         return
     verb = "would remove" if dry_run else "removed"
     say(
-        f"{verb} {len(done.runs)} runs, {len(done.inputs)} inputs, {len(done.snapshots)} files of proposals and "
+        f"{verb} {len(done.runs)} runs, {len(done.inputs)} inputs, {len(done.snapshots)} files of drafts and "
         f"{len(done.requesters)} agent runs, {done.bytes} bytes"
     )
     if done.kept:

@@ -22,6 +22,7 @@ from threegate.cli.invocation import (
     prompt,
     put,
     say,
+    screen_height,
     screen_width,
     warn,
     workspace_here,
@@ -35,7 +36,8 @@ from threegate.launch.context import Context
 from threegate.request.model import Delivery
 from threegate.review.reviewed_draft import Draft, InvalidDraft, open_reviewed_draft, read_draft
 from threegate.review.screen import render_invalid
-from threegate.review.status import line_rows, status_lines
+from threegate.review.status import status_lines
+from threegate.review.status_screen import screen_rows
 from threegate.setup.init import account
 
 _QUESTION = "[a]pprove  [r]eject  [f]ull  [s]kip  [q]uit > "
@@ -89,10 +91,8 @@ def review_drafts(
 
 def _list(workspace: Workspace) -> None:
     """Print what needs an operator, before the drafts."""
-
-    for line in status_lines(workspace, ended=0):
-        if line.next == "operator":
-            put(line_rows(line, now=datetime.now(UTC), width=screen_width()))
+    lines = [line for line in status_lines(workspace, ended=0) if line.next == "operator"]
+    put(screen_rows(lines, now=datetime.now(UTC), width=screen_width(), height=screen_height()))
 
 
 def in_application(application: Application, name: str, key: Path | None, *, undecided: bool, ended: int = 20) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -17,6 +17,7 @@ from threegate.cli.invocation import (
     put,
     redraw,
     say,
+    screen_height,
     screen_width,
     wants_json,
     workspace_here,
@@ -25,21 +26,34 @@ from threegate.core.workspace import Workspace
 from threegate.review.asked import AskedReader
 from threegate.review.readiness import Readiness
 from threegate.review.results import list_results
-from threegate.review.status import NOTHING_HERE, TITLES, Line, health_rows, line_rows, status_lines, worker_rows
+from threegate.review.status import NOTHING_HERE, Line, count_ended, health_rows, status_lines, worker_rows
+from threegate.review.status_screen import all_rows, screen_rows
 from threegate.runners.backend import DoctorLine
 from threegate.runners.machine import worker_lines
+
+_LAST: Final = 20
+"""Ended requests that are shown where nobody says how many."""
 
 
 def status(
     watch: Annotated[bool, typer.Option("--watch", help="Refresh on every change, until Ctrl-C.")] = False,
-    ended: Annotated[int, typer.Option("--ended", min=0, help="How many ended requests to show.")] = 20,
+    ended: Annotated[
+        int | None,
+        typer.Option("--ended", min=0, metavar="N", help="Show the last N that ended too (--json, --watch: 20)."),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show each open request in full, on as many rows as it takes.")
+    ] = False,
     results: Annotated[bool, typer.Option("--results", help="List the results instead, oldest first.")] = False,
     plain: PlainFlag = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Show what is waiting, running and finished, and who must act.
+    """Show what is waiting and running, and who must act.
 
-    Examples: threegate status --watch
+    All on one screen: the riskiest and newest first, drafts of one group in one row, and what does not fit counted.
+
+    Examples: threegate status --ended 20
+              threegate status --watch
               threegate status --results
     """
     workspace = workspace_here()
@@ -49,11 +63,12 @@ def status(
     if watch and on_terminal() and not wants_json(json_) and (application := application_here(plain)) is not None:
         from threegate.cli.review_command import in_application  # late: it approves, and `status` only looks
 
-        return in_application(application, "", None, undecided=False, ended=ended)
+        return in_application(application, "", None, undecided=False, ended=_LAST if ended is None else ended)
     reader, health = AskedReader(workspace), Readiness(workspace)
     before: object = None
+    shown_ended = ended if ended is not None else _LAST if wants_json(json_) else 0
     while True:
-        lines = status_lines(workspace, ended=ended, reader=reader)
+        lines = status_lines(workspace, ended=shown_ended, reader=reader)
         shown = [line.to_json() for line in lines]
         workers = worker_lines(workspace)
         looked, as_json = health.look(), wants_json(json_)
@@ -71,8 +86,8 @@ def status(
             else:
                 if watch:
                     redraw()
-                _print(lines, looked)
-                put(rows)
+                hidden = count_ended(workspace) if ended is None else 0
+                put(_rows(lines, looked, rows, hidden, everything=everything))
         if not watch:
             return
         time.sleep(0.5)
@@ -90,15 +105,17 @@ def _list_results(workspace: Workspace, *, as_json: bool) -> None:
         say("no results yet")
 
 
-def _print(lines: list[Line], looked: list[DoctorLine]) -> None:
-    width, now, group = screen_width(), datetime.now(UTC), ""
-    for row in health_rows(looked, width=width):
-        say(row)
-    if not lines:
-        put(["", NOTHING_HERE])
-    for line in lines:
-        if line.next != group:
-            group = line.next
-            put(["", f"{TITLES[group]} ({sum(item.next == group for item in lines)})"])
-        for row in line_rows(line, now=now, width=width):
-            say(row)
+def _rows(
+    lines: list[Line], looked: list[DoctorLine], workers: list[str], hidden: int, *, everything: bool
+) -> list[str]:
+    """The checks, the requests, how many that have ended are not shown, and the workers."""
+    width, now = screen_width(), datetime.now(UTC)
+    head = health_rows(looked, width=width)
+    if not lines and not hidden:
+        return [*head, "", NOTHING_HERE, *workers]
+    tail = [f"ended: {hidden}; the last ones: threegate status --ended {_LAST}"] if hidden else []
+    tail += workers
+    if everything:
+        return [*head, *all_rows(lines, now=now, width=width), *tail]
+    height = screen_height() - len(head) - len(tail)
+    return [*head, *screen_rows(lines, now=now, width=width, height=height), *tail]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import hashlib
 import os
 import secrets
 import stat
@@ -167,6 +168,16 @@ class HeldFolder:
     def deliver(self, name: str, data: bytes, mode: int = 0o600) -> None:
         """Create a file completely and durably, or not at all. Raises FileExistsError, OSError."""
         self._deliver(name, data, mode, replacing=False)
+
+    def deliver_content(self, data: bytes, mode: int = 0o644) -> bool:
+        """Deliver a file under its own sha256, so that no other content can have its name; return whether it was new.
+        What had the name already is not read: whoever uses it hashes it. Raises OSError.
+        """
+        try:
+            self.deliver(hashlib.sha256(data).hexdigest(), data, mode)
+        except FileExistsError:
+            return False
+        return True
 
     def overwrite(self, name: str, data: bytes, mode: int = 0o600) -> None:
         """Put a file there whole and durable, replacing what had the name. Only for derived files. Raises OSError."""

@@ -176,7 +176,11 @@ def _inputs(workspace: Workspace, before: Path, old: Request, after: Path, new: 
 
 
 def _content(workspace: Workspace, request: Path, name: str, sha256: str) -> str | None:
-    for path in (workspace.inputs / sha256, request.parent / "files" / name, workspace.files / name):
+    for path in (
+        workspace.inputs / sha256,
+        workspace.input_place(request.parent, name, sha256),
+        workspace.input_place(workspace.inbox, name, sha256),
+    ):
         try:
             data = durable.read_regular(path, max_bytes=limits.COMPARE_TEXT_BYTES)
             if sha256_hex(data) == sha256:

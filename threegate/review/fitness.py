@@ -39,7 +39,7 @@ from threegate.trail.trail import Trail
 
 DRAFT_RULES = {
     "TG901": "Take a new request_id (threegate draft makes one): an id and a file name can be used only once.",
-    "TG902": "Put the file into inbox/files/ under exactly this name, as a regular file.",
+    "TG902": "Put the file into inbox/files/ under exactly this name, or its sha256, as a regular file.",
     "TG903": "Declare the file's actual sha256 (sha256sum), or put the right file there.",
     "TG904": (
         "Name a program that the sandbox image has (python3, git, curl, the usual Debian tools), or ask the operator."

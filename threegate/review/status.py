@@ -9,7 +9,7 @@ import hashlib
 import os
 import stat
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -64,6 +64,7 @@ TITLES: Final = {
 }
 """The groups of a list, in order, by `Line.next`."""
 _ORDER: Final = tuple(TITLES)
+_RISKS: Final = ("high", "", "medium", "low")  # what was not read may be anything
 NOTHING_HERE: Final = (
     "nothing here: no drafts, nothing approved, nothing ended; next: threegate draft, or "
     "instruct an agent with: threegate agent prompt"
@@ -139,6 +140,12 @@ class Line:
             return "operator"
         return "running" if self.state == "running" else "others"
 
+    @property
+    def urgency(self) -> tuple[int, bool, int]:
+        """Whose turn it is, whether it is only a draft, and its risk: the least comes first in a list."""
+        risk = self.asked.risk if self.asked and self.next != "ended" else ""
+        return _ORDER.index(self.next), self.state != "waiting", _RISKS.index(risk)
+
     def to_json(self) -> dict[str, Any]:
         """The line as JSON."""
         asked = self.asked
@@ -177,7 +184,28 @@ def status_lines(workspace: Workspace, *, ended: int = 20, reader: AskedReader |
         line_of(workspace, entry, reader if number < limits.STATUS_ROWS_READ else None)
         for number, entry in enumerate(entries)
     ]
-    return sorted(grouped(found), key=lambda line: _ORDER.index(line.next))
+    return in_order(grouped(found))
+
+
+def in_order(lines: Iterable[Line]) -> list[Line]:
+    """Those that an operator must act on first: approved ones that wait for an act, then by risk, and the newest of one
+    risk first. What has ended comes last, the latest first.
+    """
+    return sorted(lines, key=_turn)
+
+
+def _turn(line: Line) -> tuple[tuple[int, bool, int], float, str]:
+    moment = line.entry.changed if line.next == "ended" else line.entry.since
+    return line.urgency, -moment.timestamp(), line.file
+
+
+def count_ended(workspace: Workspace) -> int:
+    """How many requests have ended."""
+    count = 0
+    for place in (workspace.finished, workspace.refused):
+        with suppress(FileNotFoundError):
+            count += sum(map(_is_listed, os.listdir(place)))
+    return count
 
 
 def grouped(lines: list[Line]) -> list[Line]:
@@ -190,14 +218,16 @@ def grouped(lines: list[Line]) -> list[Line]:
     ]
 
 
-def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
-    """A request as rows of a list: our words first, then foreign text, each row behind the gutter."""
+def line_rows(line: Line, *, now: datetime, width: int, alike: int = 1) -> list[str]:
+    """A request as rows of a list: our words first, then foreign text, each row behind the gutter. `alike` is how many
+    drafts it stands for.
+    """
     asked = line.asked
     facts = [age_text(line.entry, now)]
     under = own(line.under_grant, width=width, indent=10) if line.under_grant else []
     if line.next == "ended":
         head = f"{line.state:<9} {'  '.join(filter(None, (*facts, line.reason)))}"
-        return [*own(head, width=width, indent=0), *under, _foreign(line.shown_file, width)]
+        return [*own(head, width=width, indent=0), *under, foreign_row(line.shown_file, width=width)]
     if asked is not None:
         facts += [f"risk {asked.risk}", asked.backend]
     if line.exposure is not None:
@@ -210,7 +240,10 @@ def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
         rows = [f"{rows[0]}  {act}"]
     elif act:
         rows += own(act, width=width, indent=10)
-    if line.group:
+    if alike > 1:
+        act = f", decide together: threegate approve --group {line.shown_file}" if line.next == "operator" else ""
+        rows += own(f"{alike} drafts alike{act}", width=width, indent=10)
+    elif line.group:
         rows += own(line.group, width=width, indent=10)
     rows += under
     foreign = [line.shown_file]
@@ -219,7 +252,7 @@ def line_rows(line: Line, *, now: datetime, width: int) -> list[str]:
     if line.exposure is not None and line.exposure.reach:
         foreign.append(f"reaches {'; '.join(line.exposure.reach)}")
     output = [] if line.output is None else [output_row(line.output, width=width)]
-    return [*rows, *(_foreign(text, width) for text in foreign), *output]
+    return [*rows, *(foreign_row(text, width=width) for text in foreign), *output]
 
 
 def health_rows(looked: Sequence[DoctorLine], *, width: int) -> list[str]:
@@ -234,15 +267,15 @@ def health_rows(looked: Sequence[DoctorLine], *, width: int) -> list[str]:
 
 def output_row(output: OutputLine, *, width: int) -> str:
     """The last line of a run as one row: the stream's name is ours, the line is behind the gutter."""
-    return f"{output.stream:<10}{_foreign(output.text, width)[10:]}"
+    return f"{output.stream:<10}{foreign_row(output.text, width=width)[10:]}"
 
 
-def _foreign(text: str, width: int) -> str:
-    """A row of foreign text, cut with an ellipsis if it is too long."""
-    space = width - 10 - len(GUTTER)
+def foreign_row(text: str, *, width: int, indent: int = 10) -> str:
+    """A row of foreign text behind the gutter, cut with an ellipsis if it is too long."""
+    space = width - indent - len(GUTTER)
     first = next(wrapped(text, space))
     row = first if len(first) == len(shown(text)) else f"{next(wrapped(text, space - 2))}…"
-    return f"{'':10}{GUTTER}{row}"
+    return f"{'':{indent}}{GUTTER}{row}"
 
 
 def age_text(entry: RequestEntry, now: datetime) -> str:
@@ -303,9 +336,7 @@ def files_in(workspace: Workspace, folder: str) -> list[RequestEntry]:
     found = []
     with suppress(FileNotFoundError), os.scandir(place) as entries:
         for entry in entries:
-            if entry.name.startswith(".") or not entry.name.endswith((".md", ".json")):
-                continue
-            if entry.name == README or entry.name.endswith((".proposal.json", ".manifest.json")):
+            if not _is_listed(entry.name):
                 continue
             with suppress(FileNotFoundError):  # moved on meanwhile
                 facts = entry.stat(follow_symlinks=False)
@@ -315,6 +346,15 @@ def files_in(workspace: Workspace, folder: str) -> list[RequestEntry]:
         with suppress(FileNotFoundError):
             found.append(RequestEntry.of(folder, placed.listed(workspace), placed.file(workspace).lstat()))
     return sorted(found, key=_age)
+
+
+def _is_listed(name: str) -> bool:
+    return (
+        name.endswith((".md", ".json"))
+        and not name.endswith((".proposal.json", ".manifest.json"))
+        and not name.startswith(".")
+        and name != README
+    )
 
 
 def draft_folder_names(workspace: Workspace) -> list[str]:

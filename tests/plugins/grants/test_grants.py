@@ -78,7 +78,7 @@ def test_what_is_covered_runs_and_each_near_miss_waits(granting: Place, tmp_path
     said = f"under grant {grant}, given by operator; not signed individually"
     assert f"ran {said}" in place.result(covered.stem) and "not signed individually" not in place.result(first.stem)
     short = said.replace(grant, grant[:12])
-    assert short in place.run("status", expect=0).out.replace("\n          ", " ")
+    assert short in place.run("status", "--ended", "9", expect=0).out.replace("\n          ", " ")
     assert said in place.run("show", covered.stem, expect=0).out
     assert short in place.run("audit", "show", expect=0).out
     place.run("audit", "report", "--out", str(tmp_path / "report.html"), expect=0)

@@ -123,7 +123,7 @@ def test_what_nothing_needs_is_pruned_while_off_and_kept_while_absent(
     assert sorted(path for path in bench.workspace.drafts.rglob("*") if path.is_file()) == left
     capsys.readouterr()
     assert execute(["-w", str(bench.workspace.root), "audit", "prune", "--older-than", "1d"]) == 0
-    assert f"{len(left)} files of proposals" in capsys.readouterr().out
+    assert f"{len(left)} files of drafts" in capsys.readouterr().out
     assert not [path for path in bench.workspace.drafts.rglob("*") if path.is_file()]
     assert verify_workspace(bench.workspace).ok
 

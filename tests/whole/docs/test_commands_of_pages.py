@@ -295,6 +295,8 @@ RUN = {
     "threegate agent prompt > prompt.md": "",
     "threegate validate --as proposal FILE|-": "threegate validate --as proposal proposal.json",
     "threegate status": "",
+    "threegate status --all": "",
+    "threegate status --ended 20": "",
     "threegate show ID": "threegate show {first}",
     "threegate show --follow ID": "threegate show --follow {first}",
     "threegate show TR-….md --input=data.csv": "threegate show {draft} --input=data.csv",

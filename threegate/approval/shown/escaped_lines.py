@@ -18,6 +18,8 @@ from threegate.core.printable import escape_of, is_plain, stands_alone
 from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Section
 
 WIDTH = 80
+HEIGHT = 24
+"""Rows of a list, off a terminal."""
 LEAST_WIDTH = 40
 """Columns. On a narrower terminal, no question is asked."""
 GUTTER = "| "

@@ -382,8 +382,7 @@ class Door:
         """Write the inputs, each under its digest, so that no later call's file can replace this one's."""
         with self._workspace.hold(self._folders.files) as files:
             for _, content in call.inputs:
-                with suppress(FileExistsError):
-                    files.deliver(sha256_hex(content), content, 0o644)
+                files.deliver_content(content)
 
     def _deliver(self, ledger: OpenLedger, digest: str, made: MadeRequest, data: bytes) -> MadeRequest:
         """Note in the ledger which draft the call makes, then write it into the inbox."""

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from threegate.core import durable, limits
-from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import Settings
 from threegate.core.workspace import AgentRun, Workspace
@@ -162,8 +161,7 @@ def draft_changes(
     remember_proposed(run, made)  # first: the daemon may apply the draft as soon as it is there
     with workspace.hold(run.files) as files:
         for data in filter(None, (made.data, commits.archive)):
-            with suppress(FileExistsError):
-                files.deliver(sha256_hex(data), data, 0o644)
+            files.deliver_content(data)
     with workspace.hold(run.inbox) as inbox:
         inbox.deliver(draft.name, draft.data, 0o644)
     return draft.name

@@ -73,8 +73,8 @@ def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
     if not merging.moved:
         raise InvalidInput(f"{name}: the project has not changed since; approve the draft itself")
     request = _request(context, reviewed.request, merging, data, requester_folders.inbox)
-    with context.workspace.hold(requester_folders.files) as files, suppress(FileExistsError):
-        files.deliver(sha256_hex(data), data, 0o644)
+    with context.workspace.hold(requester_folders.files) as files:
+        files.deliver_content(data)
     with context.workspace.hold(requester_folders.inbox) as inbox:
         inbox.deliver(request.file_name, request.data, 0o644)
     return Redrafted(

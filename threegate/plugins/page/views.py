@@ -21,7 +21,7 @@ from threegate.review.overview import GROUPS, entries, find_entry, matching
 from threegate.review.readiness import Readiness
 from threegate.review.request_view import RequestView, view_request
 from threegate.review.status import TITLES as NEXT_TITLES
-from threegate.review.status import Line, RequestEntry, grouped, line_of
+from threegate.review.status import Line, RequestEntry, grouped, in_order, line_of
 from threegate.trail.trail import Trail
 
 TITLES: Final = {
@@ -66,7 +66,7 @@ class Views:
     def overview(self, request: Request) -> str:
         """The state of the workspace, what needs an operator, what is running; the rest folded."""
         found = {group: self._entries(group) for group in GROUPS}
-        lines = self._rows([*found["drafts"], *found["approved"], *found["running"]])
+        lines = in_order(self._rows([*found["drafts"], *found["approved"], *found["running"]]))
         by_turn = {turn: [line for line in lines if line.next == turn] for turn in NEXT_TITLES}
         first = limits.PAGE_FIRST_ROWS
         health = self._health.look()

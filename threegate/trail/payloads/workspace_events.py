@@ -117,7 +117,7 @@ class Pruned(Payload):
     inputs: tuple[str, ...] | None = None
     """Digests of inputs."""
     snapshots: tuple[str, ...] | None = None
-    """Names of files that drafts of proposals had."""
+    """Names of files that drafts had."""
     note_sha256: str | None = None
     """Digest of the line that a removed memory note was."""
     files: Mapping[str, str] | None = None

@@ -164,7 +164,7 @@ def test_calls_of_one_structure_are_one_decision(tmp_path: Path) -> None:
                 return told if len(told) == 3 else []
 
             found = await asyncio.to_thread(wait_until, drafts, "three drafts", 30)
-            assert place.run("status", expect=0).out.count("one of 3: decide together") == 3
+            assert place.run("status", expect=0).out.count("3 drafts alike, decide together") == 1
             signs = ["--as", "operator", "--key", str(place.key), "--yes"]
             words = ["approve", "--group", str(found[0]), *signs]
             shown = (await asyncio.to_thread(place.run, *words, expect=0)).out
