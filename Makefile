@@ -7,7 +7,7 @@ PYTHON ?= $(shell for python in /usr/bin/python3 python3; do $$python -c 'import
 .PHONY: demo agent-demo test test-slow soak lint docs lock newest deb release-check clean
 
 demo: $(VENV)/.demo
-	$(PY) scripts/demo.py
+	@$(PY) scripts/demo.py
 
 agent-demo: $(VENV)/.dev
 	$(PY) scripts/agent_demo.py
@@ -49,8 +49,8 @@ clean:
 
 $(VENV)/.demo: pyproject.toml requirements.lock
 	scripts/environment $(PYTHON) $(VENV) . base
-	touch $@
+	@touch $@
 
 $(VENV)/.dev: pyproject.toml requirements.lock
 	scripts/environment $(PYTHON) $(VENV) . dev
-	touch $@ $(VENV)/.demo
+	@touch $@ $(VENV)/.demo

@@ -45,7 +45,7 @@ NOT_RUN = {
     "threegate approve inbox/TR-1.md --as alice --print-statement > statement.json": "the same",
     "ssh-keygen -Y sign -n threegate-approval -f ~/.ssh/id_ed25519 statement.json": "the same",
     "threegate approve inbox/TR-1.md --signature statement.json.sig": "the same",
-    "make demo": "this test suite was started by its sibling; scripts/try_readme runs it",
+    "make demo": "tests/whole/docs/test_demo.py runs it, and scripts/try_readme on an empty machine",
     "make test": "is what runs this",
     "make lint": "is the first half of it",
     "make test-slow": "takes as long again",
