@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 # Debian's own, if it is new enough and has its venv: it is built with all optimizations, which pyenv's is not.
 PYTHON ?= $(shell for python in /usr/bin/python3 python3; do $$python -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done || echo python3)
 
-.PHONY: demo agent-demo test test-slow soak lint docs lock newest deb release-check clean
+.PHONY: demo agent-demo test test-slow soak lint docs lock newest wheel deb release-check clean
 
 demo: $(VENV)/.demo
 	@$(PY) scripts/demo.py
@@ -37,6 +37,11 @@ lock: $(VENV)/.dev
 # Whether the newest versions that pyproject.toml allows work too, in an environment of their own.
 newest: $(VENV)/.dev
 	scripts/newest
+
+# What to install here or on another machine (docs/install.md): dist/threegate-*.whl.
+wheel: $(VENV)/.demo
+	@rm -f dist/*.whl
+	$(PY) -m hatchling build -t wheel -d dist
 
 deb: $(VENV)/.demo
 	$(PY) scripts/build_deb.py

@@ -58,9 +58,12 @@ NOT_RUN = {
         "changes the machine: tests/whole/packaging/test_deb.py types it on an empty one"
     ),
     "sudo systemctl enable --now threegate": "the same",
-    "pipx install threegate": "changes the environment: tests/whole/packaging/test_install_lines.py types it",
-    "pipx install 'threegate[era,http,mcp,tui]'": "the same",
-    "pipx install '.[era,http,mcp,tui]'": "the same",
+    "make wheel": "writes into dist/: tests/whole/packaging/test_install_lines.py runs what it runs",
+    "pipx install .": "changes the environment: tests/whole/packaging/test_install_lines.py types it",
+    "pipx install '.[agents,era,http,mcp,tui]'": "the same",
+    "pipx install dist/*.whl": "the same",
+    'pipx install "$(ls dist/*.whl)[agents,era,http,mcp,tui]"': "the same",
+    "pipx runpip threegate install 'threegate[tui]'": "the same",
     "make docs": "tests/whole/docs/test_site.py builds the site and compares the pages",
     "threegate grant tool notes read_text_file --where 'path under /srv/notes' --absent head --absent tail --by agent"
     " --max-uses 200 --expires 8h": "tests/plugins/grants/test_giving_tool_grants.py",
