@@ -17,17 +17,23 @@ def test_a_first_request_by_hand(tmp_path: Path) -> None:
     assert "status: succeeded" in results[0].read_text()
 
 
-def test_the_readme_fits_two_screens() -> None:
+def test_the_readme_fits_one_screen() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()
-    assert len(lines) <= 80
+    assert len(lines) <= 60
     assert max(map(len, lines)) <= 120
+
+
+def test_the_readme_begins_with_why_and_the_picture() -> None:
+    title, why, picture, *_ = (ROOT / "README.md").read_text().split("\n\n")
+    assert title == "# ThreeGate" and picture.startswith("```\n agent ")
+    assert len(re.findall(r"[.!?](?:\s|$)", why)) == 2, "the problem, and what is different"
 
 
 def test_the_commands_that_the_readme_names_exist() -> None:
     from scripts.pages.manual import commands
 
     named = set(re.findall(r"[`\n]threegate ([a-z]+)", (ROOT / "README.md").read_text()))
-    assert {"agent", "review", "run"} <= named
+    assert {"agent", "review", "project"} <= named
     assert named <= {path.removeprefix("threegate ") for path, _ in commands()}
 
 

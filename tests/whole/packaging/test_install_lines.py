@@ -136,6 +136,13 @@ def test_the_page_has_each_tool_from_both_places() -> None:
             assert sum(line.endswith(f"install {end}") for line in mine) == 1, (tool, end)
 
 
+def test_the_readme_installs_by_a_line_of_the_page() -> None:
+    readme = [line for block in blocks((ROOT / "README.md").read_text("utf-8")) for line in block.splitlines()]
+    assert [line for line in readme if " install " in line and "apt-get" not in line] == [
+        "pipx install '.[agents,era,http,mcp,tui]'"
+    ] and readme.count(TYPED[1]) == 1
+
+
 def test_nothing_is_said_to_be_on_an_index() -> None:
     """Until a release is: docs/release.md has a step that changes these pages."""
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
