@@ -93,6 +93,11 @@ NOT_RUN = {
     "threegate draft --backend monty --code /tmp/sum.py --input /tmp/numbers.json \\": "the same",
     "threegate validate inbox/TR-*-sum.md": "the same",
     "threegate approve inbox/TR-*-sum.md": "the same",
+    "threegate draft --command 'python3 /in/median.py' --input /tmp/median.py --input /tmp/numbers.json \\": "the same",
+    "threegate approve inbox/TR-*-median.md": "the same",
+    "threegate draft --proposal /tmp/change.json --drop": "the same",
+    "threegate approve tool-exec/drafts/TR-*-file-write-safe-*.md": "the same",
+    "threegate project undo $(basename tool-exec/runs/proposal-*)": "the same",
     "threegate contracts decide DIR --calls calls.jsonl --format json": (
         "needs a session's calls: tests/contracts/test_cli.py"
     ),
