@@ -4,10 +4,10 @@ PY := $(VENV)/bin/python
 # Debian's own, if it is new enough and has its venv: it is built with all optimizations, which pyenv's is not.
 PYTHON ?= $(shell for python in /usr/bin/python3 python3; do $$python -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done || echo python3)
 
-.PHONY: demo agent-demo test test-slow soak lint docs lock newest deb release-check clean
+.PHONY: demo agent-demo test test-slow soak lint docs lock newest wheel deb release-check clean
 
 demo: $(VENV)/.demo
-	$(PY) scripts/demo.py
+	@$(PY) scripts/demo.py
 
 agent-demo: $(VENV)/.dev
 	$(PY) scripts/agent_demo.py
@@ -38,6 +38,11 @@ lock: $(VENV)/.dev
 newest: $(VENV)/.dev
 	scripts/newest
 
+# What to install here or on another machine (docs/install.md): dist/threegate-*.whl.
+wheel: $(VENV)/.demo
+	@rm -f dist/*.whl
+	$(PY) -m hatchling build -t wheel -d dist
+
 deb: $(VENV)/.demo
 	$(PY) scripts/build_deb.py
 
@@ -49,8 +54,8 @@ clean:
 
 $(VENV)/.demo: pyproject.toml requirements.lock
 	scripts/environment $(PYTHON) $(VENV) . base
-	touch $@
+	@touch $@
 
 $(VENV)/.dev: pyproject.toml requirements.lock
 	scripts/environment $(PYTHON) $(VENV) . dev
-	touch $@ $(VENV)/.demo
+	@touch $@ $(VENV)/.demo

@@ -1,51 +1,37 @@
-"""make demo: the main job from end to end, in a temporary workspace, with real commands and a real key.
+"""make demo: the main job from end to end, in a workspace that stays, with real commands and a real key.
 
-Two drafts are dropped: one ranks and summarises an input file, one tries what it must not. A third runs a script by
-Python itself, in bubblewrap, where that is installed. Needs no engine, no root and no network.
+Two drafts are dropped: one ranks the lines of an input file, one tries what it must not. A third runs a script by
+Python itself, in bubblewrap, where that is installed. Needs no engine, no root and no network. Of what a command prints
+only the telling lines are shown; the last lines are what to type next.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from threegate.core.settings import EraSettings
+from threegate.core.user_state import UserState
+from threegate.core.workspace import Workspace
 from threegate.runners.era.jailed_run import BubblewrapRunner
 
 CODE = """\
-import json
-
-rows = [line.split(',') for line in open('/in/sales.csv').read().splitlines()[1:]]
-totals = {}
-for region, amount in rows:
-    totals[region] = totals.get(region, 0) + int(amount)
-ranking = sorted(totals.items(), key=lambda item: -item[1])
-for place, (region, total) in enumerate(ranking, start=1):
-    print(place, region, total)
-with open('/out/ranking.json', 'w') as out:
-    out.write(json.dumps(ranking))
-{'regions': len(ranking), 'best': ranking[0][0], 'total': sum(totals.values())}
+rows = [row.split(',') for row in open('/in/sales.csv').read().split()]
+for region, amount in sorted(rows, key=lambda row: -int(row[1])):
+    print(region, amount)
 """
 
-SALES = "region,amount\nnorth,120\nsouth,310\neast,95\nnorth,205\nwest,180\nsouth,44\neast,260\n"
+SALES = "north,120\nsouth,310\neast,95\n"
 
 SCRIPT = """\
-import csv, sqlite3, statistics
-
-with open('sales.csv', newline='') as file:
-    rows = [(row['region'], int(row['amount'])) for row in csv.DictReader(file)]
-sales = sqlite3.connect(':memory:')
-sales.execute('create table sales (region text, amount integer)')
-sales.executemany('insert into sales values (?, ?)', rows)
-with open('/out/regions.csv', 'w', newline='') as file:
-    out = csv.writer(file)
-    out.writerow(['region', 'orders', 'total'])
-    out.writerows(sales.execute('select region, count(*), sum(amount) from sales group by region order by 3 desc'))
-print('median order', statistics.median(amount for _, amount in rows))
+import csv, statistics
+with open('/in/sales.csv', newline='') as file:
+    print('median', statistics.median(int(amount) for _, amount in csv.reader(file)))
 """
 
 BAD_CODE = """\
@@ -56,6 +42,8 @@ open('/etc/passwd').read()
 
 HERE = Path(sys.executable).parent
 QUIET = {"NO_COLOR": "1", "COLUMNS": "110"}
+KEY = ("--key", "../operator_key")
+CARD = r"^  (reach|risk|can run|input|limits) |^ +\d+ \| |^approved"
 
 
 def heading(text: str) -> None:
@@ -63,95 +51,88 @@ def heading(text: str) -> None:
     print(f"\n\033[1m── {text}\033[0m" if sys.stdout.isatty() else f"\n── {text}", flush=True)
 
 
-def threegate(*arguments: str, expect: int = 0) -> str:
-    """Run one command as a person would, show it and what it prints; end the demo when it ends otherwise."""
-    print("$ threegate " + " ".join(arguments), flush=True)
+def threegate(*arguments: str, show: str = "(?!)", expect: int = 0) -> str:
+    """Run one command as a person would, show it and those of its lines that match `show`; end the demo when it ends
+    otherwise.
+    """
+    print(f"$ {shlex.join(('threegate', *arguments))}", flush=True)
     done = subprocess.run(
         [str(HERE / "threegate"), *arguments], capture_output=True, text=True, env={**os.environ, **QUIET}
     )
-    sys.stdout.write(done.stdout + done.stderr)
-    sys.stdout.flush()
     if done.returncode != expect:
+        sys.stdout.write(done.stdout + done.stderr)
         sys.exit(f"demo: expected exit code {expect}, got {done.returncode}")
+    for line in (done.stdout + done.stderr).splitlines():
+        if re.search(show, line):
+            print(line.replace(f"{Path.cwd()}/", ""), flush=True)
     return done.stdout
 
 
 def main() -> None:
-    """Play the demo and say where the workspace was."""
+    """Play the demo in a folder that stays, and say what to type there."""
     home = Path(tempfile.mkdtemp(prefix="threegate-demo-"))
-    try:
-        play(home)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
-
-
-def play(home: Path) -> None:
-    """The steps, below `home`."""
-    os.environ["XDG_STATE_HOME"] = str(home / "state")
     os.environ.pop("THREEGATE_WORKSPACE", None)
-    key = home / "operator_key"
-    heading("a demo operator with a key of its own")
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "demo", "-f", str(key)], check=True)
-    workspace = home / "workspace"
-    threegate("init", str(workspace), "--operator", "operator", "--key", f"{key}.pub")
-    os.chdir(workspace)
+    for name, text in (("rank.py", CODE), ("sales.csv", SALES), ("median.py", SCRIPT)):
+        (home / name).write_text(text)
+    os.chdir(home)
+    heading(f"a workspace, and a key for its operator: {home}")
+    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "demo", "-f", "operator_key"]
+    subprocess.run(words, check=True)
+    threegate("init", "ws", "--key", "operator_key.pub", show="^commands")
+    os.chdir("ws")
+    waiting = play()
+    heading("next: a request waits for you. Type these to read it, sign it, run it and see the answer")
+    print(f"cd {shlex.quote(str(Path.cwd()))} && PATH={shlex.quote(str(HERE))}:$PATH")
+    print(f"threegate approve {waiting} {shlex.join(KEY)}")
+    print("threegate run --once")
+    print(f"threegate show {waiting} --result")
+    state = UserState.of(Workspace(Path.cwd()).load_settings().workspace.id).folder
+    print(f"cd && rm -r {shlex.join((str(home), str(state)))}    # when you have seen enough")
 
-    heading("the agent drops two requests")
-    (home / "rank.py").write_text(CODE)
-    (home / "sales.csv").write_text(SALES)
-    (home / "sneaky.py").write_text(BAD_CODE)
-    threegate(
-        "draft", "--backend", "monty", "--code", str(home / "rank.py"), "--input", str(home / "sales.csv"),
-        "--output", "/out/ranking.json", "--purpose", "Rank the regions by sales and add them up.",
-        "--requested-by", "demo-agent", "--slug", "rank-sales", "--sensitivity", "internal",
-        "--justification", "Reads one pinned file and writes one small file.",
-    )  # fmt: skip
-    bad = workspace / "inbox" / "TR-20260101-000000Z-sneaky.md"
-    good = next((workspace / "inbox").glob("TR-*-rank-sales.md"))
+
+def play() -> str:
+    """The steps, in the workspace; returns the id of the draft that waits at the end."""
+    heading("an agent drops two requests into the inbox; gate 1 refuses one of them")
+    bad = Path("inbox/TR-20260101-000000Z-sneaky.md")
     bad.write_text(sneaky_request())
+    threegate("validate", str(bad), show=" error ", expect=2)
+    ran = drafted("rank", "Rank the regions by sales.", "--backend", "monty", "--code", "../rank.py")
 
-    heading("gate 1 reads both")
-    threegate("validate", "--stage", "draft", str(good))
-    threegate("validate", "--stage", "draft", str(bad), expect=2)
-    threegate("run", "--once")
-    threegate("status")
+    heading("you read the other one (these are some lines of its card), and sign it")
+    threegate("approve", ran, *KEY, "--yes", show=CARD)
+    heading("the daemon checks everything again and runs it once; the agent gets a result file")
+    run(ran)
 
-    heading("the operator reads, and signs the good one")
-    threegate("approve", str(good), "--as", "operator", "--key", str(key), "--yes", "--reason", "demo")
-
-    heading("the daemon runs it, once")
-    threegate("run", "--once")
-    threegate("status", "--results")
-    show_result(workspace, "rank-sales")
-
-    heading("a script of any Python, in a sandbox without an engine")
+    heading("a script of any Python, in a sandbox without a container engine")
     if (problem := BubblewrapRunner(EraSettings(runtime="bubblewrap")).available()) is not None:
         print(f"left out here: {problem}")
     else:
-        (home / "regions.py").write_text(SCRIPT)
-        threegate(
-            "draft", "--backend", "ERA", "--command", "python3 /in/regions.py", "--input", str(home / "regions.py"),
-            "--input", str(home / "sales.csv"), "--output", "/out/regions.csv", "--purpose", "Add up sales by region.",
-            "--requested-by", "demo-agent", "--slug", "regions",
-        )  # fmt: skip
-        script = next((workspace / "inbox").glob("TR-*-regions.md"))
-        threegate("approve", str(script), "--as", "operator", "--key", str(key), "--yes", "--reason", "demo")
-        threegate("run", "--once")
-        show_result(workspace, "regions")
+        script = ("--command", "python3 /in/median.py", "--input", "../median.py")
+        ran = drafted("median", "Find the median of the sales.", *script)
+        threegate("approve", ran, *KEY, "--yes", show="^  sandbox ")
+        run(ran)
 
-    heading("the story of the trail")
-    threegate("audit", "show")
-    heading("and it proves itself")
-    threegate("audit", "verify")
-    print("\nthe trail verifies")
+    heading("the trail has every step; it verifies, and what ran may be asked for again")
+    threegate("audit", "verify", show="")
+    threegate("draft", "--again", ran, show="^draft")
+    return f"{ran}.r2"
 
 
-def show_result(workspace: Path, slug: str) -> None:
-    """Print a result; end the demo if the request did not succeed."""
-    result = next((workspace / "tool-exec" / "results").glob(f"TS-*-{slug}-*.md"))
-    heading(f"the result file: {result.name}")
-    print(result.read_text())
-    if "status: succeeded" not in result.read_text():
+def drafted(slug: str, purpose: str, *words: str) -> str:
+    """Drop a draft over the sales as an agent would; returns its id."""
+    of_it = ("--input", "../sales.csv", "--slug", slug, "--purpose", purpose, "--sensitivity", "public")
+    threegate("draft", *words, *of_it, show=": valid")
+    [draft] = Path("inbox").glob(f"TR-*-{slug}.md")
+    [request_id] = re.findall(r"^request_id: (.*)", draft.read_text(), re.M)
+    return request_id
+
+
+def run(request_id: str) -> None:
+    """Let the daemon make one pass, and show what the code printed; end the demo if it did not succeed."""
+    threegate("run", "--once", show="^finished")
+    shown = threegate("show", request_id, "--result")
+    print(shown.partition("## Stdout\n\n```text\n")[2].partition("```")[0].rstrip())
+    if "\nstatus: succeeded\n" not in shown:
         sys.exit("demo: the request did not succeed")
 
 

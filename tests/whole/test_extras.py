@@ -80,3 +80,13 @@ def test_what_is_missing_is_one_line_with_what_to_install(monkeypatch: pytest.Mo
     monkeypatch.setitem(extras.MODULES, "http", ("no_such_module",))  # type: ignore[misc]
     with pytest.raises(Unavailable, match=r"^This needs the extras era and http: pip install 'threegate\[era,http\]'$"):
         extras.require_extra("This", "era", "mcp", "http")
+
+
+def test_the_line_is_one_of_the_tool_that_made_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """tests/whole/packaging/test_install_lines.py types both, as docs/install.md has them."""
+    environment = tmp_path / "threegate"
+    environment.mkdir()
+    monkeypatch.setattr(sys, "prefix", str(environment))
+    assert extras.install_line("tui", "mcp") == "pip install 'threegate[tui,mcp]'"
+    (environment / "pipx_metadata.json").write_text("{}")
+    assert extras.install_line("tui") == "pipx runpip threegate install 'threegate[tui]'"

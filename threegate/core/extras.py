@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, Literal
 
 from threegate.core.errors import Unavailable
@@ -47,8 +48,10 @@ def missing_modules(*extras: Extra) -> tuple[str, ...]:
 
 
 def install_line(*extras: Extra) -> str:
-    """What to type to get these extras."""
-    return f"pip install 'threegate[{','.join(extras)}]'"
+    """What to type to get these extras; an environment of pipx has no pip of its own to type."""
+    environment = Path(sys.prefix)
+    pipx = (environment / "pipx_metadata.json").is_file()
+    return f"{f'pipx runpip {environment.name} ' if pipx else 'pip '}install 'threegate[{','.join(extras)}]'"
 
 
 def missing_extra(what: str, *extras: Extra) -> str | None:

@@ -46,7 +46,7 @@ NOT_RUN = {
     "threegate approve inbox/TR-1.md --as alice --print-statement > statement.json": "the same",
     "ssh-keygen -Y sign -n threegate-approval -f ~/.ssh/id_ed25519 statement.json": "the same",
     "threegate approve inbox/TR-1.md --signature statement.json.sig": "the same",
-    "make demo": "this test suite was started by its sibling; scripts/try_readme runs it",
+    "make demo": "tests/whole/docs/test_demo.py runs it, and scripts/try_readme on an empty machine",
     "make test": "is what runs this",
     "make lint": "is the first half of it",
     "make test-slow": "takes as long again",
@@ -59,9 +59,12 @@ NOT_RUN = {
         "changes the machine: tests/whole/packaging/test_deb.py types it on an empty one"
     ),
     "sudo systemctl enable --now threegate": "the same",
-    "pipx install threegate": "changes the environment: tests/whole/packaging/test_install_lines.py types it",
-    "pipx install 'threegate[era,http,mcp,tui]'": "the same",
-    "pipx install '.[era,http,mcp,tui]'": "the same",
+    "make wheel": "writes into dist/: tests/whole/packaging/test_install_lines.py runs what it runs",
+    "pipx install .": "changes the environment: tests/whole/packaging/test_install_lines.py types it",
+    "pipx install '.[agents,era,http,mcp,tui]'": "the same",
+    "pipx install dist/*.whl": "the same",
+    'pipx install "$(ls dist/*.whl)[agents,era,http,mcp,tui]"': "the same",
+    "pipx runpip threegate install 'threegate[tui]'": "the same",
     "make docs": "tests/whole/docs/test_site.py builds the site and compares the pages",
     "threegate grant tool notes read_text_file --where 'path under /srv/notes' --absent head --absent tail --by agent"
     " --max-uses 200 --expires 8h": "tests/plugins/grants/test_giving_tool_grants.py",
@@ -91,6 +94,11 @@ NOT_RUN = {
     "threegate draft --backend monty --code /tmp/sum.py --input /tmp/numbers.json \\": "the same",
     "threegate validate inbox/TR-*-sum.md": "the same",
     "threegate approve inbox/TR-*-sum.md": "the same",
+    "threegate draft --command 'python3 /in/median.py' --input /tmp/median.py --input /tmp/numbers.json \\": "the same",
+    "threegate approve inbox/TR-*-median.md": "the same",
+    "threegate draft --proposal /tmp/change.json --drop": "the same",
+    "threegate approve tool-exec/drafts/TR-*-file-write-safe-*.md": "the same",
+    "threegate project undo $(basename tool-exec/runs/proposal-*)": "the same",
     "threegate contracts decide DIR --calls calls.jsonl --format json": (
         "needs a session's calls: tests/contracts/test_cli.py"
     ),
@@ -127,6 +135,8 @@ NOT_RUN = {
     "threegate run": "runs until it is stopped: every test with a daemon",
     "sudo apt-get install bubblewrap socat": "changes the machine",
     "pip install 'threegate[agents,mcp]'": "changes the environment",
+    "sudo apt-get install bubblewrap socat pipx": "the same",
+    "threegate agent run codex": "needs the agent: tests/whole/docs/test_agent_pages.py",
     "threegate agent run codex --project ~/app": "tests/plugins/agents/test_real_agents_session.py",
     "threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'": "tests/plugins/agents/test_agent_run_command.py",  # noqa: E501
     "threegate agent list": "the same",

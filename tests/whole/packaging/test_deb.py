@@ -25,6 +25,7 @@ from threegate import __version__
 
 ROOT = Path(__file__).resolve().parents[3]
 LINES = re.findall(r"^sudo .*$", (ROOT / "docs" / "install.md").read_text("utf-8"), re.M)
+BUILDS_IT = "make deb"
 """The page's lines for the package, typed as they stand: what a build needs, installing it, then the workspace."""
 UNIT = "lib/systemd/system/threegate.service"
 WS = build_deb.WORKSPACE
@@ -179,7 +180,7 @@ def test_a_version_before_the_release_sorts_before_it(monkeypatch: pytest.Monkey
 @pytest.fixture(scope="module")
 def package() -> Path:
     """What `make deb` makes."""
-    done = subprocess.run(["make", "deb"], cwd=ROOT, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(BUILDS_IT.split(), cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     path = Path(done.stdout.splitlines()[-1])
     assert path.parent == ROOT / "dist" and f"_{__version__}_" in path.name
@@ -338,6 +339,10 @@ class TestOnAnEmptyDebian:
             second = machine.run("systemctl", "show", "-P", "MainPID", "threegate").stdout.strip()
             assert "0" not in (first, second) and first != second
             assert machine.run("systemctl", "is-active", "threegate").stdout.strip() == "active"
+
+    def test_what_the_build_needs_can_be_installed(self, debian: Debian) -> None:
+        debian.run("sh", "-ec", LINES[0])
+        debian.run("sh", "-ec", "git --version && make --version && python3 -c 'import ensurepip'")
 
     def test_lintian_finds_no_error(self, debian: Debian) -> None:
         debian.run("apt-get", "install", "-q", "-y", "--no-install-recommends", "lintian")
