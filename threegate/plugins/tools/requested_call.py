@@ -13,6 +13,7 @@ from typing import Final
 from threegate.core import canonical
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
 from threegate.core.screen_parts import Section
+from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.action import JobServer, ServerState, ToolCall
 from threegate.plugins.tools.argument_schema import why_unfit
@@ -26,8 +27,10 @@ from threegate.plugins.tools.manifest import (
 )
 from threegate.plugins.tools.process_states import read_state
 from threegate.plugins.tools.server_card import tool_claims
+from threegate.plugins.tools.server_start import existing_account, refuse_changed_program, refuse_missing_secret
 from threegate.request.action import Action
 from threegate.request.backend import Bound
+from threegate.runners.backend import DoctorLine
 from threegate.trail.index import TrailIndex
 from threegate.trail.payloads.payload import Owner
 
@@ -39,6 +42,11 @@ class RequestedCall(Bound):
     """What an mcp request calls, with the tool as its server described it."""
 
     tool: PinnedTool
+    manifest: Manifest
+
+    def why_unfit(self) -> Refused | None:
+        """Why its server would not be started: its program is another one than was signed, or is gone."""
+        return super().why_unfit() or program_problem(self.manifest)
 
     def claims(self) -> Section:
         """What the server says about its tool."""
@@ -68,13 +76,42 @@ def requested_call(workspace: Workspace, index: TrailIndex, call: Action, owner:
         raise Refused("tools_unknown", f"{call.server} has no tool {call.tool}; see: {see}")
     check_arguments(tool, call)
     state = read_state(workspace, owner, manifest.digest) if manifest.stateful else None
-    return RequestedCall(action=call.bound(_server(manifest, state)), tool=tool)
+    return RequestedCall(action=call.bound(_server(manifest, state)), tool=tool, manifest=manifest)
+
+
+def program_problem(manifest: Manifest) -> Refused | None:
+    """Why a server would not be started, seen from its files alone."""
+    try:
+        refuse_changed_program(manifest)
+    except Refused as error:
+        return error
+    except (ThreeGateError, OSError) as error:
+        return Refused("tools_changed", f"{manifest.server}: {error}; see: threegate tools refresh {manifest.server}")
+    return None
+
+
+def call_lacks(workspace: Workspace, settings: Settings, call: Action) -> DoctorLine | None:
+    """What its server would wait for now: a secret that the settings lack, or an account."""
+    assert isinstance(call, ToolCall)
+    try:
+        manifest = pinned_manifest(workspace, call)
+    except (ThreeGateError, OSError):
+        return None  # another finding, or this account may not read it
+    try:
+        refuse_missing_secret(settings, manifest.secrets)
+        if manifest.place != "era" and manifest.account:
+            existing_account(manifest.account)
+    except Unavailable as error:
+        return DoctorLine("server", "warning", f"{call.server} cannot be started: {error}")
+    return None
 
 
 def call_problem(workspace: Workspace, index: TrailIndex, call: Action) -> tuple[str, str] | None:
     """The rule and words about a call that matches nothing pinned here."""
     try:
-        requested_call(workspace, index, call)
+        unfit = requested_call(workspace, index, call).why_unfit()
+        if unfit is not None:
+            raise unfit
     except Refused as error:
         return _RULES.get(error.code, "TG906"), str(error)
     return None
