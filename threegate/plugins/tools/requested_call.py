@@ -42,11 +42,6 @@ class RequestedCall(Bound):
     """What an mcp request calls, with the tool as its server described it."""
 
     tool: PinnedTool
-    manifest: Manifest
-
-    def why_unfit(self) -> Refused | None:
-        """Why its server would not be started: its program is another one than was signed, or is gone."""
-        return super().why_unfit() or program_problem(self.manifest)
 
     def claims(self) -> Section:
         """What the server says about its tool."""
@@ -76,22 +71,11 @@ def requested_call(workspace: Workspace, index: TrailIndex, call: Action, owner:
         raise Refused("tools_unknown", f"{call.server} has no tool {call.tool}; see: {see}")
     check_arguments(tool, call)
     state = read_state(workspace, owner, manifest.digest) if manifest.stateful else None
-    return RequestedCall(action=call.bound(_server(manifest, state)), tool=tool, manifest=manifest)
-
-
-def program_problem(manifest: Manifest) -> Refused | None:
-    """Why a server would not be started, seen from its files alone."""
-    try:
-        refuse_changed_program(manifest)
-    except Refused as error:
-        return error
-    except (ThreeGateError, OSError) as error:
-        return Refused("tools_changed", f"{manifest.server}: {error}; see: threegate tools refresh {manifest.server}")
-    return None
+    return RequestedCall(action=call.bound(_server(manifest, state)), tool=tool)
 
 
 def call_lacks(workspace: Workspace, settings: Settings, call: Action) -> DoctorLine | None:
-    """What its server would wait for now: a secret that the settings lack, or an account."""
+    """Why its server could not be started now: a secret or an account is missing, or its program is another one."""
     assert isinstance(call, ToolCall)
     try:
         manifest = pinned_manifest(workspace, call)
@@ -101,7 +85,8 @@ def call_lacks(workspace: Workspace, settings: Settings, call: Action) -> Doctor
         refuse_missing_secret(settings, manifest.secrets)
         if manifest.place != "era" and manifest.account:
             existing_account(manifest.account)
-    except Unavailable as error:
+        refuse_changed_program(manifest)
+    except (Refused, Unavailable, OSError) as error:
         return DoctorLine("server", "warning", f"{call.server} cannot be started: {error}")
     return None
 
@@ -109,9 +94,7 @@ def call_lacks(workspace: Workspace, settings: Settings, call: Action) -> Doctor
 def call_problem(workspace: Workspace, index: TrailIndex, call: Action) -> tuple[str, str] | None:
     """The rule and words about a call that matches nothing pinned here."""
     try:
-        unfit = requested_call(workspace, index, call).why_unfit()
-        if unfit is not None:
-            raise unfit
+        requested_call(workspace, index, call)
     except Refused as error:
         return _RULES.get(error.code, "TG906"), str(error)
     return None
