@@ -168,6 +168,16 @@ def test_what_an_approval_depends_on_voids_it_and_the_line_works(
             assert fresh is not None and Path(fresh[1]).exists()
 
 
+def test_a_project_that_is_registered_voids_nothing(bench: Bench, tmp_path: Path) -> None:
+    runner = CountingRunner()
+    (folder := tmp_path / "web").mkdir()
+    if os.geteuid() == 0:
+        os.chown(folder, 65534, 65534)
+    _, path = approved(bench, "monty")
+    assert execute(["--workspace", str(bench.workspace.root), "project", "add", "web", str(folder)]) == 0
+    assert ends(bench, path, runner).code == "succeeded"
+
+
 def test_limits_below_a_waiting_request_refuse_it(bench: Bench) -> None:
     """They are not in the policy: gate 1 reads the approved file with today's."""
     runner = CountingRunner()
