@@ -160,6 +160,7 @@ def facts_of(
         workspace_id=WORKSPACE,
         epoch=1,
         policy_sha256=POLICY,
+        standing_sha256=POLICY,
         ttl_sec=TTL,
         now=NOW,
         clock_behind_sec=0.0,

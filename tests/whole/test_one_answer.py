@@ -18,8 +18,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
+from tests.plugins.tools.tool_bench import ToolBench
+from tests.request.examples import apply
 from tests.runners.test_other_engines import DOCKER, answering
 from tests.support import era_draft, request_id, wait_until
+from threegate.acts.operator import revoke_operator
 from threegate.cli import execute
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
@@ -30,7 +33,8 @@ from threegate.plugins.agents.door import Door
 from threegate.plugins.serve.requests import RequesterAccess
 from threegate.request.sandbox_contents import Contents
 from threegate.review.fitness import DRAFT_RULES
-from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
+from threegate.review.readiness import Readiness
+from threegate.review.reviewed_draft import open_reviewed_draft, read_draft, refuse_judged
 from threegate.review.screen import render_reviewed_draft
 from threegate.runners.era import blocked_runs, contents
 from threegate.trail.payloads import Validated
@@ -242,6 +246,183 @@ def test_what_would_only_wait_is_said_everywhere_and_refuses_nothing(
         code, out = command(bench, capfd, "--json", "draft", "--purpose", "x", "--command", case.command)
         assert code == 0 and ours(json.loads(out)["findings"]) == found
         assert bench.approve(path)
+
+
+def nobody(bench: Bench) -> None:
+    revoke_operator(bench.workspace, "alice", actor="test")
+
+
+def only_the_requester(bench: Bench) -> None:
+    bench.settings(**{f"requesters__{os.geteuid()}": "alice"})
+
+
+def too_few(bench: Bench) -> None:
+    bench.settings(approval__quorum__medium=2)
+
+
+SIGNERS = {
+    "nobody can sign": (
+        nobody,
+        "nobody can sign: no key of tool-exec/operators is valid now: threegate operator add NAME --key KEY.pub",
+    ),
+    "only the requester can": (
+        only_the_requester,
+        "whoever asks cannot approve, and no other operator can sign: threegate operator add NAME --key KEY.pub",
+    ),
+    "too few can": (
+        too_few,
+        "2 operators must sign for risk medium (approval.quorum.medium), and 1 can: "
+        "threegate operator add NAME --key KEY.pub",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIGNERS)
+def test_who_is_missing_to_sign_is_said_everywhere(bench: Bench, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    case = Case("sort --version", "TG910", "")
+    lack, line = SIGNERS[name]
+    with with_engine(bench):
+        path = drop(bench, case)
+        assert validated(bench, path, capfd) == set()
+        lack(bench)
+        found = validated(bench, path, capfd)
+        ((rule, severity, _, _, message),) = found
+        assert (rule, severity, message) == ("TG910", "warning", f"would wait: {line}")
+        told = verdict(bench, path)
+        assert (told["valid"], ours(told["findings"])) == (True, found)
+        assert told_by_show(bench, path, message, capfd)
+        assert any(row.split("can run")[-1].strip() == message for row in card(bench, path))
+        assert ours(submitted(bench, path)["findings"]) == found
+        _, out = command(bench, capfd, "--json", "draft", "--purpose", "x", "--command", case.command)
+        assert ours(json.loads(out)["findings"]) == found
+        seen = [item for item in Readiness(bench.workspace).look() if item.name == "operators"]
+        # A requester is one of a request; the others hold for all of them.
+        assert [f"{item.seen}: {item.fix}" for item in seen] == ([] if name == "only the requester can" else [line])
+
+
+def test_the_verdict_follows_operators_that_come(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line that the verdict names fixes it, and nobody has to touch the draft."""
+    monkeypatch.setattr(limits, "SANDBOX_KNOWN_SECONDS", 0.0)
+    with with_engine(bench):
+        path = drop(bench, Case("sort --version", "", ""))
+        nobody(bench)
+        inbox = Inbox(bench.workspace, bench.context.trail, Log(quiet=True))
+        try:
+            assert {rule for rule, *_ in ours(checked(bench, inbox, path)["findings"])} == {"TG910"}
+            bench.operator("bob")
+            assert ours(checked(bench, inbox, path)["findings"]) == set()
+        finally:
+            inbox.close()
+        assert bench.approve(path, "bob")
+
+
+def test_a_changed_operators_file_is_said_before_the_signature(bench: Bench) -> None:
+    with with_engine(bench):
+        path = drop(bench, Case("sort --version", "", ""))
+        with bench.workspace.operators_file.open("a") as file:
+            file.write("# by hand\n")
+        rows = card(bench, path)
+        assert any(row.split() == ["can", "run", "no:", "operators_changed"] for row in rows)
+        assert any("check it, then: threegate operator record" in row for row in rows)
+        with (
+            open_reviewed_draft(bench.context, read_draft(bench.workspace, path)) as reviewed,
+            pytest.raises(Refused, match="threegate operator record") as refused,
+        ):
+            refuse_judged(reviewed)  # what approve asks first, before any key
+        assert refused.value.code == "operators_changed"
+
+
+def test_no_daemon_is_a_line_everywhere_and_refuses_nothing(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    line = "not running, so nothing is started: threegate run"
+    with with_engine(bench):
+        path = drop(bench, Case("sort --version", "", ""))
+
+        def told() -> list[bool]:
+            capfd.readouterr()
+            assert execute(["--workspace", str(bench.workspace.root), "validate", str(path)]) == 0
+            checked_by = f"daemon {line}" in capfd.readouterr().err
+            shown = any(row.split("daemon")[-1].strip() == line for row in card(bench, path))
+            return [checked_by, shown, f"daemon    {line}" in command(bench, capfd, "status")[1]]
+
+        assert told() == [True, True, True]
+        with bench.workspace.daemon_lock():
+            assert told() == [False, False, False]
+        approved = bench.approve(path).path
+        assert approved.exists()
+
+
+MISSING_INPUT = {"gone": ("TG902", "input_missing"), "changed": ("TG903", "input_changed")}
+
+
+@pytest.mark.parametrize("name", MISSING_INPUT)
+def test_an_input_that_is_gone_or_changed(bench: Bench, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    rule, code = MISSING_INPUT[name]
+    with with_engine(bench):
+        path = drop(bench, Case("sort /in/data.csv", "", "", inputs={"data.csv": b"1\n"}))
+        file = bench.workspace.files / "data.csv"
+        file.unlink() if name == "gone" else file.write_bytes(b"2\n")
+        found = validated(bench, path, capfd)
+        assert {item[0] for item in found} == {rule}
+        told = verdict(bench, path)
+        assert (told["valid"], ours(told["findings"])) == (False, found)
+        assert told_by_show(bench, path, next(iter(found))[4], capfd)
+        with pytest.raises(Refused) as refused:
+            bench.approve(path)
+        assert refused.value.code == code
+
+
+PROJECTS = {
+    "unknown": "web: not a registered project; see: threegate project list",
+    "gone": "cannot be read (No such file or directory)",
+    "another folder": "is another folder than the one that was registered",
+}
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_a_project_that_cannot_be_changed(
+    bench: Bench, tmp_path: Path, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "web"
+    if name != "unknown":
+        folder.mkdir()
+        os.chown(folder, 65534, 65534) if os.geteuid() == 0 else None
+        assert command(bench, capfd, "project", "add", "web", str(folder))[0] == 0
+        folder.rename(tmp_path / "away")
+    if name == "another folder":
+        folder.mkdir()
+    data = b"archive"
+    (bench.workspace.files / "changes.tar").write_bytes(data)
+    path = bench.workspace.inbox / f"{request_id('change')}.md"
+    keys = {"request_id": path.stem, "inputs": f"[{{name: changes.tar, sha256: {sha256_hex(data)}}}]"}
+    path.write_text(apply(**keys))
+    found = validated(bench, path, capfd)
+    ((rule, severity, _, _, message),) = found
+    assert (rule, severity) == ("TG914", "error") and PROJECTS[name] in message
+    told = verdict(bench, path)
+    assert (told["valid"], told["reason"], ours(told["findings"])) == (False, "TG914", found)
+    assert told_by_show(bench, path, message, capfd)
+
+
+SERVERS = {
+    "secret": ({"secrets": ("HUB",)}, "no secret: put secrets.HUB with env or file into threegate.toml"),
+    "account": ({"account": "no-such-account"}, "account 'no-such-account': does not exist"),
+    "program": ({}, "/usr/bin/hub"),
+}
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_a_server_that_does_not_start_is_said_before_a_call_is_signed(
+    tmp_path: Path, name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    more, words = SERVERS[name]
+    tools = ToolBench(tmp_path, **more)
+    path = tools.draft()
+    found = validated(tools.bench, path, capfd)
+    ((rule, severity, _, _, message),) = found
+    assert (rule, severity) == ("TG910", "warning")
+    assert message.startswith("would wait: hub cannot be started: ") and words in message
+    assert ours(verdict(tools.bench, path)["findings"]) == found
+    assert any(row.split("can run")[-1].strip() == message for row in card(tools.bench, path))
 
 
 @pytest.mark.parametrize(

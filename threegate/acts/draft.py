@@ -86,7 +86,8 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
     settings = workspace.load_settings()
     data = render_request(request)
     report = read_request(data, path=name, settings=settings.request, now=now, stage="draft")
-    report = judged(report, workspace, settings, given_inputs({item.name: content for item, content in read}))
+    given = given_inputs({item.name: content for item, content in read})
+    report = judged(report, workspace, settings, given, owner=os.geteuid())
     lines = [_line(item) for item in report.findings if item.severity == "error"]
     if lines:
         raise InvalidInput(f"the draft was not written because it would be refused: {'; '.join(lines)}")

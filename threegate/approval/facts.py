@@ -52,6 +52,7 @@ class LaunchFacts:
     workspace_id: str
     epoch: int
     policy_sha256: str
+    """Of an approval of this request."""
     ttl_sec: int
     now: datetime
     """max(system clock, time of the last event)."""
@@ -96,6 +97,14 @@ class LaunchFacts:
     """Code and words if the Job was approved for another platform than `job` names, and nothing else differs."""
     mode: Literal["required", "optional"] = "required"
     """`approval.signature` of the settings."""
+    standing_sha256: str = ""
+    """The policy of a standing grant."""
+    changed_policy: Callable[[], tuple[str, ...]] = tuple
+    """What of the policy is not as it was when the request was approved, by name; empty if that is not known."""
+    changed_text: Callable[[], tuple[str, ...]] = tuple
+    """The settings because of which the request would be shown otherwise today than when it was approved; empty if
+    that is not known.
+    """
 
     @property
     def on_worker(self) -> bool:

@@ -9,7 +9,7 @@ file or a clock (verifying a signature may start ssh-keygen, in approval/signatu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -274,23 +274,20 @@ def _statement_checks(facts: LaunchFacts, approval: SignedApproval) -> Iterator[
         f"sha256 {request.sha256}",
         (statement.request_sha256 != request.sha256, "request_changed", edited),
     )
-    since = "settings, contracts or versions changed since; approve it again"
-    yield passed(
-        "policy",
-        f"sha256 {facts.policy_sha256}",
-        (statement.policy_sha256 != facts.policy_sha256, "policy_changed", since),
-    )
-    yield passed(
-        "job",
-        f"sha256 {facts.job.digest}",
-        (statement.job_sha256 != facts.job.digest, *(facts.elsewhere or facts.job.action.why_other())),
-    )
+    other = statement.policy_sha256 != facts.policy_sha256
+    since = _since(facts, facts.changed_policy() if other else (), "settings, contracts or versions")
+    yield passed("policy", f"sha256 {facts.policy_sha256}", (other, "policy_changed", since))
+    other = statement.job_sha256 != facts.job.digest
+    code, words = facts.elsewhere or facts.job.action.why_other()
+    if other and facts.elsewhere is None and code == "job_changed" and (changed := facts.changed_text()):
+        words = _since(facts, changed)
+    yield passed("job", f"sha256 {facts.job.digest}", (other, code, words))
     if facts.shown_sha256 is None:
         yield Check("shown text", True, "", "compared by the daemon")
     else:
-        unlike = "the request would be shown otherwise today than when it was signed; approve it again"
-        shown = f"sha256 {statement.shown_sha256}"
-        yield passed("shown text", shown, (facts.shown_sha256() != statement.shown_sha256, "shown_changed", unlike))
+        other = facts.shown_sha256() != statement.shown_sha256
+        unlike = _since(facts, facts.changed_text() if other else (), "what is shown of it")
+        yield passed("shown text", f"sha256 {statement.shown_sha256}", (other, "shown_changed", unlike))
 
     began, ends = statement.approved_utc, statement.expires_utc
     until = f"{ends:%Y-%m-%dT%H:%M:%SZ}"
@@ -306,6 +303,12 @@ def _statement_checks(facts: LaunchFacts, approval: SignedApproval) -> Iterator[
             f"the approval ended at {until}; use: threegate draft --again {facts.request.request_id}",
         ),
     )
+
+
+def _since(facts: LaunchFacts, changed: Sequence[str], unknown: str = "") -> str:
+    """One line: what changed since it was approved, and what to type."""
+    what = ", ".join(changed) or unknown
+    return f"{what} changed since it was approved; draft it again: threegate draft --again {facts.request.request_id}"
 
 
 SIGNED: Final = Way(

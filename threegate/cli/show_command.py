@@ -37,7 +37,7 @@ from threegate.review.preview import pages
 from threegate.review.results import list_results
 from threegate.review.screen import render_comparison, render_page
 from threegate.review.show import Shown, as_approved, open_input, results_of, show_request, with_fitness
-from threegate.review.status import Line, line_rows, output_row
+from threegate.review.status import VOID_CODES, Line, line_rows, output_row
 from threegate.trail.event import NOT_KNOWN, class_of
 from threegate.trail.payloads import ApprovalAbandoned, under_grant
 from threegate.trail.story import readable
@@ -157,6 +157,9 @@ def _say_everything(shown: Shown) -> None:
     if shown.verdict is not None:
         reason = f" ({shown.verdict.reason})" if shown.verdict.reason else ""
         _tell("verdict", f"{shown.verdict.state}{reason}")
+        void = [event["data"] for event in shown.events if event["data"].get("reason") in VOID_CODES]
+        if shown.verdict.state == "refused" and void:  # in our words, with names of settings
+            _tell("why", str(void[-1].get("message", "")))
         judgement = shown.verdict.judgement
         if judgement is not None:
             contract = judgement.get("contract") or {}

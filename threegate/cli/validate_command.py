@@ -181,7 +181,7 @@ def _check_requests(paths: Sequence[str], stage: str, form: str, *, strict: bool
         invocation.put(output.report_lines(shown, form, show_help=not quiet))
     else:
         invocation.emit_data(output.render(shown, form))
-    for line in unread:
+    for line in (*unread, *(_waiting(reports) if form == "text" and not quiet else ())):
         invocation.warn(line)
     wrong = any(not report.valid or (strict and report.findings) for report in reports)
     if wrong and form != "sarif":
@@ -216,6 +216,23 @@ def check_file(path: str, *, settings: RequestSettings, now: datetime, stage: st
         return refuse_unread(path, reason, decided)
     report = _read(data, path, settings, now, decided, fixes)
     return _in_workspace(report, Path(path).absolute()) if decided == "draft" else report
+
+
+def _waiting(reports: Sequence[Report]) -> Iterator[str]:
+    """What valid drafts here would wait for, whatever is in them: a line for each workspace without a daemon."""
+    drafts = [Path(item.path).absolute() for item in reports if item.valid and item.stage == "draft"]
+    for root in dict.fromkeys(here.root for here in map(_workspace_of, drafts) if here is not None):
+        from threegate.review.readiness import daemon_line  # late: only a draft in a workspace needs it
+
+        # An agent's own account cannot see whether one runs.
+        if os.access(root / "tool-exec", os.R_OK) and (line := daemon_line(Workspace(root))).state != "ok":
+            yield f"daemon {line.seen}: {line.fix}"
+
+
+def _workspace_of(path: Path) -> Workspace | None:
+    """The workspace that a draft is in; None if it is elsewhere."""
+    roots = [root for root in path.parents[1:5] if (root / "threegate.toml").is_file()]
+    return next((w for w in map(Workspace, roots) if path.parent in w.draft_folders()), None)
 
 
 def _in_workspace(report: Report, path: Path) -> Report:

@@ -344,6 +344,17 @@ class Settings(Table):
         }
         return _numbers(whole)  # type: ignore[no-any-return]
 
+    def deciding_unseen(self) -> dict[str, Any]:
+        """The part of `deciding` that an approval depends on and that is in nothing else that it signs or that a launch
+        checks with today's value (docs/spec/2-approval.md, "Policy", has the reason for each that is left out).
+        """
+        whole = self.deciding()
+        return {
+            "workspace": whole["workspace"],
+            "approval": {"signature": whole["approval"]["signature"]},
+            **{name: whole[name] for name in ("principals", "aana", "contracts", "results")},
+        }
+
     def _core(self) -> dict[str, Any]:
         """All settings of the core as a JSON value."""
         return super(Settings, self.but(sections={})).to_json()

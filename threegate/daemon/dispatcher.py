@@ -269,7 +269,7 @@ class Dispatcher:
         return (
             wait is not None
             and wait.identity == queued.identity
-            and wait.policy == self.context.policy.digest
+            and wait.policy == self.context.policy.standing
             and time.monotonic() - wait.looked < wait.again_after
         )
 
@@ -317,7 +317,7 @@ class Dispatcher:
 
     def _holds_back(self, approved: Approved) -> bool:
         stopped = self.held or self.unsettled or self.failed is not None
-        return stopped or self.context.policy.digest != approved.policy
+        return stopped or self.context.policy.standing != approved.policy
 
     def _ran(self, job: Job, lease: Lease) -> None:
         """A run is over and only its record remains to be written: the next one need not wait for the disk.
@@ -369,7 +369,8 @@ class Dispatcher:
                 moved += 1
                 self._ends += 1
                 self.waits.pop(name, None)
-                self.log.say(answer.event, request=entry.approved.request_id, what=answer.code)
+                what = f"{answer.code}: {answer.message}" if answer.message else answer.code
+                self.log.say(answer.event, request=entry.approved.request_id, what=what)
         if moved:
             for wait in self.waits.values():
                 wait.looked = -_LOOK_AGAIN_AT_MOST  # they may have waited for one that ended

@@ -361,7 +361,7 @@ class Inbox:
         if (request := report.request) is not None:
             need = RunNeed.of(request)
             sandbox = self._sandbox(policy, need)
-            known = machine_facts(self.workspace, policy.settings, request, sandbox)
+            known = machine_facts(self.workspace, policy.settings, request, sandbox, owner=_owner(run, facts))
             fit = fitness(request, known, placed_inputs(self.workspace, found, digests))
             report = replace(report, findings=(*report.findings, *input_findings(request, digests), *fit))
         before = self._seen.get(key)

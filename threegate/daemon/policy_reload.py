@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput
-from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.judgement.policy import Policy, load_policy
+from threegate.judgement.policy import Policy, differing, flat, load_policy
 from threegate.runners.backend import policy_facts
 from threegate.trail.payloads import SettingsChanged
 from threegate.trail.trail import LockedTrail, Trail
@@ -128,31 +126,14 @@ def changes(old: Policy, new: Policy) -> Iterator[str]:
     that differs.
     """
     found = False
-    for name in _differing(_flat(old.settings), _flat(new.settings)):
+    for name in differing(flat(old.settings.to_json()), flat(new.settings.to_json())):
         found = True
         yield name
-    for name in _differing(old.contract_digests, new.contract_digests):
+    for name in differing(old.contract_digests, new.contract_digests):
         found = True
         yield f"contracts/{name}"
-    if not found and old.digest != new.digest:
+    if not found and old.standing != new.standing:
         yield "environment"
-
-
-def _flat(settings: Settings) -> dict[str, Any]:
-    rows: dict[str, Any] = {}
-    parts: list[tuple[str, Any]] = list(settings.to_json().items())
-    while parts:
-        name, value = parts.pop()
-        if isinstance(value, dict) and value:
-            parts += [(f"{name}.{key}", item) for key, item in value.items()]
-        else:
-            rows[name] = value
-    return rows
-
-
-def _differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    missing = object()
-    return sorted(name for name in old.keys() | new.keys() if old.get(name, missing) != new.get(name, missing))
 
 
 def _touched(workspace: Workspace) -> list[tuple[str, int, int, int]]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from threegate import __version__
 from threegate.contracts.compiled import NO_CONTRACTS, Compiled, read_folder
@@ -23,11 +25,18 @@ from threegate.core.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Settings and compiled contracts, with the digest that an approval names."""
+    """Settings and compiled contracts, with the digests that approvals name."""
 
     settings: Settings
     contracts: Compiled
     digest: str
+    """What an approval of one request names: that of what the Job, the text that is signed, and the checks of a launch
+    with today's settings do not have.
+    """
+    standing: str = ""
+    """What a standing grant names, which signs no text of a request: that of all settings that decide. While it is the
+    same, what was judged need not be judged again.
+    """
     contract_digests: Mapping[str, str] = field(default_factory=dict)
     """sha256 of each file that the contracts were compiled from, by its path below contracts/."""
     document: bytes = b""
@@ -90,19 +99,63 @@ def make_policy(
         for name in sorted(compiled.variables)
     }
     digests = {name: canonical.sha256_hex(data) for name, data in sorted(contract_files.items())}
-    document = canonical.canonical_bytes(
-        # A duplicate fact name raises TypeError: no fact may hide another from the digest.
-        dict(
-            type="threegate-policy/1",
-            settings=settings.deciding(),
-            contracts=digests,
-            environment=named,
-            # Another version may decide otherwise about the same bytes.
-            threegate=__version__,
-            **facts,
+    document, standing = (
+        canonical.canonical_bytes(
+            # A duplicate fact name raises TypeError: no fact may hide another from the digest.
+            dict(
+                type="threegate-policy/2",
+                settings=part,
+                contracts=digests,
+                environment=named,
+                # Another version may decide otherwise about the same bytes.
+                threegate=__version__,
+                **facts,
+            )
         )
+        for part in (settings.deciding_unseen(), settings.deciding())
     )
-    return Policy(settings, compiled, canonical.sha256_hex(document), digests, document, contract_files)
+    return Policy(
+        settings,
+        compiled,
+        canonical.sha256_hex(document),
+        canonical.sha256_hex(standing),
+        digests,
+        document,
+        contract_files,
+    )
+
+
+def changed_parts(before: bytes, now: bytes) -> tuple[str, ...]:
+    """The names of what differs between the documents of two policies; never a value."""
+    old, new = json.loads(before), json.loads(now)
+    if old["type"] != new["type"]:
+        return ("the version of ThreeGate",)
+    parts = [differing(flat(old["settings"]), flat(new["settings"]))]
+    parts.append([f"contracts/{name}" for name in differing(old["contracts"], new["contracts"])])
+    parts.append([f"the variable {name}" for name in differing(old["environment"], new["environment"])])
+    for name in differing(old, new):
+        if name not in ("settings", "contracts", "environment"):
+            parts.append([f"the version of {name}"])
+    return tuple(name for part in parts for name in part)
+
+
+def flat(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of nested tables by their path with dots."""
+    rows: dict[str, Any] = {}
+    left: list[tuple[str, Any]] = list(tables.items())
+    while left:
+        name, value = left.pop()
+        if isinstance(value, Mapping):  # an empty one has no value
+            left += [(f"{name}.{key}", item) for key, item in value.items()]
+        else:
+            rows[name] = value
+    return rows
+
+
+def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """The names under which two tables have other values."""
+    missing = object()
+    return sorted(name for name in old.keys() | new.keys() if old.get(name, missing) != new.get(name, missing))
 
 
 def _keyed_hash(key: bytes, name: str, value: str) -> str:

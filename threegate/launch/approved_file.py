@@ -49,7 +49,7 @@ class Approved:
     owner: Owner | None
     """The requester."""
     policy: str
-    """Digest of the policy under which it was read."""
+    """`Policy.standing` of the policy under which it was read."""
     digests: Mapping[str, str]
     """sha256 of the file ("") and of each signature next to it (".sig", ".sig.NAME"), as read."""
     bound: Bound
@@ -114,6 +114,8 @@ class Ended:
     event: str
     code: str
     result: Path
+    message: str = ""
+    """Why it was refused, in one line."""
 
 
 def facts_of_approved(
@@ -210,7 +212,7 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
         countersignatures=further,
         history=history,
         owner=owner,
-        policy=policy.digest,
+        policy=policy.standing,
         digests=digests,
         bound=bound,
         platform=platform,

@@ -237,7 +237,7 @@ def refuse_held(
     moves.relocate(file.path, target)
     write_status(requester_folders, target.name, "refused", reason, judgement)
     context.on_end(file.request_id, "refused")
-    return Ended("refused", reason, result)
+    return Ended("refused", reason, result, message)
 
 
 def _end_with_it(workspace: Workspace, held: LockedTrail, moved: payloads.ContractMove | None) -> None:

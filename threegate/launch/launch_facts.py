@@ -5,14 +5,18 @@ Invariant: everything here is read under the trail's lock, once, and passed on a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from threegate.approval.facts import LaunchFacts, PinnedFile
-from threegate.approval.shown.request_sections import requesters, shown_request, shown_sha256
+from threegate.approval.shown.request_sections import changed_settings, requesters, shown_request, signed_text
 from threegate.approval.statement import BatchPlace
+from threegate.core import durable, limits
+from threegate.core.canonical import sha256_hex
 from threegate.core.workspace import STATES, Workspace
-from threegate.judgement.policy import Policy
+from threegate.judgement.policy import Policy, changed_parts
 from threegate.launch.launch_problem import read_operators
 from threegate.request.job import Job
 from threegate.request.model import Request
@@ -57,8 +61,8 @@ def facts_for_launch(
     # An agent's run is named by its registration, never by what its file says.
     run = index.run(owner)
 
-    def shown() -> str:
-        return shown_sha256(shown_request(request, job, settings, operator=operator, owner=owner, run=run))
+    def shown() -> bytes:
+        return signed_text(shown_request(request, job, settings, operator=operator, owner=owner, run=run))
 
     return LaunchFacts(
         request=request,
@@ -88,9 +92,36 @@ def facts_for_launch(
         settings=settings,
         grant_uses=index.grant_uses,
         mode=settings.approval.signature,
-        shown_sha256=shown,
+        shown_sha256=lambda: sha256_hex(shown()),
+        standing_sha256=policy.standing,
+        changed_policy=partial(_changed_policy, workspace, approved, policy),
+        changed_text=lambda: _changed_text(workspace, approved, shown()),
         elsewhere=elsewhere,
     )
+
+
+def _changed_policy(workspace: Workspace, approved: Approved | None, policy: Policy) -> tuple[str, ...]:
+    """What of the policy changed since an approval, as far as what was kept with it can be read."""
+    kept = _kept(workspace, approved.kept_policy_sha256 if approved else None)
+    try:
+        return changed_parts(json.loads(kept)["policy"].encode(), policy.document)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()
+
+
+def _changed_text(workspace: Workspace, approved: Approved | None, today: bytes) -> tuple[str, ...]:
+    signed = _kept(workspace, approved.shown_sha256 if approved else None)
+    return changed_settings(signed, today) if signed else ()
+
+
+def _kept(workspace: Workspace, sha256: str | None) -> bytes:
+    """A text that was kept with an approval; empty if it is not there. It only serves the words of a refusal."""
+    try:
+        path = workspace.inputs / (sha256 or "-")
+        data = durable.read_regular(path, max_bytes=limits.INPUT_FILE_BYTES)
+    except OSError:
+        return b""
+    return data if sha256_hex(data) == sha256 else b""
 
 
 def batch_place(approved: Approved | None) -> BatchPlace | None:

@@ -53,6 +53,11 @@ def launch_problem(workspace: Workspace, workspace_id: str, held: LockedTrail) -
     replaced = workspace.replaced_folder()
     if replaced is not None:
         return ("folder_replaced", replaced)
+    return operators_problem(workspace, held)
+
+
+def operators_problem(workspace: Workspace, held: LockedTrail) -> tuple[str, str] | None:
+    """The same if it is because of the operators' files: then nothing can be signed either."""
     operators = read_operators(workspace)
     if operators.problem is not None or operators.digests != held.index.operators:
         what = operators.problem or "tool-exec/operators is not what the trail last recorded"

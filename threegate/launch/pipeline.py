@@ -66,7 +66,7 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
     control.owner = approved.owner
     control.run_ended = lambda: _run_ended(context, approved.owner)
     if context.runners[approved.job.backend].starts_late:
-        control.started, control.evidence = start.late, _evidence(context, approved)
+        control.started, control.evidence = start.late, _evidence(context, approved, judgement)
     elif (answer := start.claim({})) is not None:
         return answer
     outcome, attempts = _attempts(context, approved, judgement.clearance, control)
@@ -165,9 +165,9 @@ def _run_ended(context: Context, owner: Owner | None) -> bool:
     return run is not None and run.ended
 
 
-def _evidence(context: Context, approved: Approved) -> Evidence:
+def _evidence(context: Context, approved: Approved, judgement: Cleared) -> Evidence:
     """What a machine that judges again is shown."""
-    request = approved.request
+    request, policy = approved.request, context.policy
     with context.trail.locked() as held:
         epoch, run = held.index.epoch, held.index.run(approved.owner)
     return Evidence(
@@ -178,7 +178,7 @@ def _evidence(context: Context, approved: Approved) -> Evidence:
         epoch=epoch,
         owner=approved.owner,
         requester=None if run is None else run.requester,
-        policy_sha256=context.policy.digest,
+        policy_sha256=policy.digest if judgement.approval.under is None else policy.standing,
         write_class=context.contracts.write_class(context.policy, request),
         time_cap_sec=context.contracts.time_cap_sec(context.policy, request),
         platform=approved.platform,

@@ -131,6 +131,11 @@ class Action(ABC):
         """Whether what it does depends on what was done before it."""
 
     @property
+    def in_container(self) -> bool:
+        """Whether it needs the container engine although its request does not run in a container."""
+        return False
+
+    @property
     @abstractmethod
     def sends_out(self) -> bool:
         """Whether what it is given can get anywhere although the request has no network."""

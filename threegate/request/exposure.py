@@ -18,6 +18,8 @@ from threegate.request.command.pinned_script import script_word
 
 Opacity = Literal["transparent", "opaque"]
 
+SECRETS_REACHED: Final = "secret "
+"""How a reach begins that is a secret's name in the settings."""
 EXPOSURE_KEYS: Final = ("opacity", "opacity_reason", "scripts", "reach")
 """How reports, verdicts and `status --json` name the facts."""
 # Endings of inputs that no interpreter of the table loads as code by itself.
@@ -57,9 +59,14 @@ class Exposure:
         """Whether code may run that is not on the screen."""
         return self.opacity == "opaque"
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The names of the secrets among what it reaches."""
+        return tuple(item.removeprefix(SECRETS_REACHED) for item in self.reach if item.startswith(SECRETS_REACHED))
+
     def with_secret(self, name: str | None) -> Exposure:
         """The same, with a secret that the run's proxy adds, by its name in the settings."""
-        return self if name is None else replace(self, reach=(*self.reach, f"secret {name}"))
+        return self if name is None else replace(self, reach=(*self.reach, f"{SECRETS_REACHED}{name}"))
 
     def reaching(self, more: Iterable[str]) -> Exposure:
         """The same, with more that it can reach."""

@@ -29,6 +29,7 @@ from threegate.review.compare import differs_from_last
 from threegate.review.fitness import fitness, machine_facts
 from threegate.review.group_screen import Group, why_alone
 from threegate.review.input_copies import InputCopy
+from threegate.review.readiness import daemon_line
 from threegate.review.reviewed_draft import Draft, ReviewedDraft, assess_on_trial, refuse_bad_clock
 from threegate.trail import moves, payloads
 
@@ -139,7 +140,7 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
         now, run = held.now, held.index.run(owner)
         decision, _ = context.contracts.decide(held, context.policy, request, job, now)
     report = context.read(approved.data, approved.path.name, "approved", now)
-    facts = machine_facts(context.workspace, context.policy.settings, request)
+    facts = machine_facts(context.workspace, context.policy.settings, request, owner=owner, risk=job.effective_risk)
     opened = {copy.name: copy for copy in copies}
     return ReviewedDraft(
         draft=Draft(approved.path, approved.data, approved.identity, owner),
@@ -154,6 +155,7 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
         bound=approved.bound,
         unfit=approved.bound.why_unfit(),
         fit=fitness(request, facts, lambda item: opened[item.name].open()),
+        daemon=daemon_line(context.workspace),
     )
 
 

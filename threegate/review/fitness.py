@@ -13,9 +13,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
+from threegate.approval.facts import requester_of
+from threegate.approval.operators import Operators
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
 from threegate.core.secretscan.scan import mask_secrets
@@ -25,12 +28,14 @@ from threegate.request.backend import BACKENDS, why_off
 from threegate.request.command.python_line import python_line
 from threegate.request.command.words import split_words
 from threegate.request.in_folder import InFolder, OpenKnown
-from threegate.request.model import InputFile, Request
+from threegate.request.job import effective_risk
+from threegate.request.model import InputFile, Request, Risk, exposure_of
 from threegate.request.named_inputs import missing_inputs
 from threegate.request.python_check import check_python
 from threegate.request.report import Finding, Fix, Report, Severity
 from threegate.request.sandbox_contents import Contents, near
 from threegate.review.input_copies import digest_now
+from threegate.review.signers import few_signers, operators_here
 from threegate.runners.backend import DoctorLine, RunNeed, running
 from threegate.runners.machine import machine_of, never_fits, platforms, workers_answer
 from threegate.trail.index import TrailIndex
@@ -52,10 +57,12 @@ DRAFT_RULES = {
     "signed server.",
     "TG908": "Give the tool arguments that match its input schema.",
     "TG909": "Ask for the same with another backend, or ask the operator to turn the plugin on.",
-    "TG910": "Nothing is wrong with the request: once signed it waits until the operator has done this.",
+    "TG910": "Nothing is wrong with the request: it waits until the operator has done this.",
     "TG911": "Fix the script: it would not even be loaded.",
     "TG912": "Do without the module, or send it as an input: nothing can be installed in a run.",
     "TG913": "Declare the file in inputs and Input Files (unpack: true for what is in a .tar), or name one that is.",
+    "TG914": "Name a registered project (threegate project list), or ask the operator to register it: "
+    "threegate project add NAME DIR.",
 }
 """Rules that depend on the workspace, with the fix."""
 WAITS: Final = "TG910"
@@ -65,8 +72,15 @@ _CODES: Final = {"TG904": "program_missing", "TG905": "no_backend", "TG913": "in
 _COMMAND: Final = re.compile(r"##[ \t]+Command[ \t]*#*[ \t]*")
 
 
-SandboxFacts = tuple[Contents | None, DoctorLine | None]
-"""What runs of a backend find, and what they would wait for now."""
+class SandboxFacts(NamedTuple):
+    """What all requests with one need have in common."""
+
+    contents: Contents | None = None
+    """What their runs find."""
+    waits: DoctorLine | None = None
+    """What they would wait for now."""
+    operators: Operators | None = None
+    """Who may sign; None if this account cannot read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,25 +93,39 @@ class MachineFacts:
     """Which of the request's limits no machine of the workspace can satisfy, as one line."""
     off: str | None = None
     """Why the plugin of the backend is off, as one line."""
-    waits: DoctorLine | None = None
-    """What no run of this kind can start without now, and what to type."""
+    waits: tuple[DoctorLine, ...] = ()
+    """What it cannot be signed or started without now, and what to type."""
 
 
 def machine_facts(
-    workspace: Workspace, settings: Settings, request: Request, sandbox: SandboxFacts | None = None
+    workspace: Workspace,
+    settings: Settings,
+    request: Request,
+    sandbox: SandboxFacts | None = None,
+    *,
+    owner: Owner | None,
+    risk: Risk | None = None,
 ) -> MachineFacts:
-    """What is known now, for one request; `sandbox` is what is known of its backend's runs, if it is known already."""
+    """What is known now, for one request of `owner`. `sandbox` is what is known of its backend's runs, if it is known
+    already; `risk` is the effective one, otherwise the lowest that it can be.
+    """
     off = why_off(request.backend, settings)
     if off is not None:
         return MachineFacts(off=off)
-    contents, waits = sandbox or sandbox_facts(workspace, settings, RunNeed.of(request))
-    return MachineFacts(contents, never_fits(workspace, settings, request), waits=waits)
+    known = sandbox or sandbox_facts(workspace, settings, RunNeed.of(request))
+    waits = [known.waits, running(request.backend).lacks(workspace, settings, request.action)]
+    if known.operators is not None:
+        requester = requester_of(request, settings.requesters, owner)
+        least = risk or effective_risk(request, exposure_of(request))
+        waits.append(few_signers(known.operators, settings, requester, least, datetime.now(UTC)))
+    fits = never_fits(workspace, settings, request)
+    return MachineFacts(known.contents, fits, waits=tuple(line for line in waits if line is not None))
 
 
 def sandbox_facts(workspace: Workspace, settings: Settings, need: RunNeed) -> SandboxFacts:
     """What a run finds, and what it would wait for now, on the platform that a Job made now would name."""
     if why_off(need.backend, settings) is not None:
-        return None, None
+        return SandboxFacts()
     kind, platform = running(need.backend), platforms(settings, need.backend).now[0]
     if not os.access(workspace.tool_exec, os.R_OK):  # an agent's own account, which may not ask the engine either
         line = None
@@ -105,7 +133,8 @@ def sandbox_facts(workspace: Workspace, settings: Settings, need: RunNeed) -> Sa
         line = workers_answer(rows, "threegate status")
     else:
         line = kind.blocked(settings, need, platform)
-    return kind.contents(settings.runners, platform), None if line is None or line.state == "ok" else line
+    waits = None if line is None or line.state == "ok" else line
+    return SandboxFacts(kind.contents(settings.runners, platform), waits, operators_here(workspace))
 
 
 def fitness(request: Request, facts: MachineFacts, open_known: OpenKnown) -> tuple[Finding, ...]:
@@ -115,9 +144,9 @@ def fitness(request: Request, facts: MachineFacts, open_known: OpenKnown) -> tup
     found = [] if facts.never is None else [never_fits_finding(request, facts.never)]
     if facts.contents is not None and request.action.words:
         found += _command_findings(request, facts, facts.contents, open_known)
-    if facts.waits is not None:
-        fix = f": {facts.waits.fix}" if facts.waits.fix else ""
-        found.append(_finding(WAITS, f"would wait: {facts.waits.seen}{fix}", severity="warning"))
+    for lacks in facts.waits:
+        fix = f": {lacks.fix}" if lacks.fix else ""
+        found.append(_finding(WAITS, f"would wait: {lacks.seen}{fix}", severity="warning"))
     return tuple(sorted(found, key=lambda finding: (finding.line, finding.column, finding.rule)))
 
 
@@ -129,7 +158,7 @@ def _command_findings(
     known = contents.has_program(argv[0])
     if known is False:
         yield at.found("TG904", 0, missing_program_text(argv[0], contents))
-    elif known is None and facts.waits is None:
+    elif known is None and not facts.waits:
         message = f"whether {contents.where} has this program is not known: a missing one is noticed only in the run"
         yield at.found("TG904", 0, message, "warning")
     inside = InFolder(request.inputs, open_known)
@@ -179,11 +208,13 @@ class _Command:
         return Finding(rule, severity, self.line, column, message, DRAFT_RULES[rule])
 
 
-def judged(report: Report, workspace: Workspace, settings: Settings, open_known: OpenKnown) -> Report:
-    """A report with what fitness finds; as it is for a file that is not a request."""
+def judged(
+    report: Report, workspace: Workspace, settings: Settings, open_known: OpenKnown, *, owner: Owner | None
+) -> Report:
+    """A report with what fitness finds for a draft of `owner`; as it is for a file that is not a request."""
     if report.request is None:
         return report
-    facts = machine_facts(workspace, settings, report.request)
+    facts = machine_facts(workspace, settings, report.request, owner=owner)
     return replace(report, findings=(*report.findings, *fitness(report.request, facts, open_known)))
 
 
@@ -194,9 +225,9 @@ def refuse_unfit(found: tuple[Finding, ...]) -> None:
             raise Refused(_CODES.get(finding.rule, "script_unfit"), finding.message)
 
 
-def waits_for(found: tuple[Finding, ...]) -> str | None:
-    """What a request would wait for, as one line; None for nothing."""
-    return next((finding.message for finding in found if finding.rule == WAITS), None)
+def waits_for(found: tuple[Finding, ...]) -> list[str]:
+    """What a request would wait for, a line each."""
+    return [finding.message for finding in found if finding.rule == WAITS]
 
 
 def missing_program_text(program: str, contents: Contents) -> str:
@@ -218,14 +249,14 @@ def draft_findings(workspace: Workspace, request: Request, path: Path, trail: Tr
     """
     folder = path.parent
     places, digests = inputs_now(workspace, request, folder)
-    facts = machine_facts(workspace, workspace.load_settings(), request)
+    owner = None if folder == workspace.drafts else workspace.run_of(folder) or path.lstat().st_uid
+    facts = machine_facts(workspace, workspace.load_settings(), request, owner=owner)
     found = [
         *input_findings(request, digests),
         *fitness(request, facts, placed_inputs(workspace, places, digests)),
     ]
     if facts.off is not None or not os.access(workspace.trail_file, os.R_OK | os.W_OK):
         return found
-    owner = None if folder == workspace.drafts else workspace.run_of(folder) or path.lstat().st_uid
     with trail.locked() as held:
         return [*found, *trail_findings(workspace, held.index, request, owner=owner)]
 

@@ -1,4 +1,4 @@
-"""Whether anything can run now: the daemon, the engines of the backends, the trail.
+"""Whether anything can run now: the daemon, the engines of the backends, the trail, who can sign.
 
 Invariant: a check waits at most as long as the caller allows; whatever has not answered by then is reported
 as such, and the screen goes on.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 from threegate.core import limits
@@ -16,12 +17,20 @@ from threegate.core.errors import ThreeGateError
 from threegate.core.plugins import OFF
 from threegate.core.workspace import Workspace
 from threegate.launch.launch_problem import launch_problem
+from threegate.review.signers import operators_here, signers_line
 from threegate.runners.backend import DoctorLine, LineState, backends, plugin_lines
 from threegate.runners.machine import machine_of, workers_answer
 from threegate.trail.trail import Trail
 
 _ENGINE: Final = "engine"
 NOT_YET: Final = "no answer yet"
+
+
+def daemon_line(workspace: Workspace) -> DoctorLine:
+    """Whether a daemon runs that starts what is approved; what is approved without one waits for it."""
+    if workspace.daemon_lock_held():
+        return DoctorLine("daemon", "ok", "runs")
+    return DoctorLine("daemon", "failure", "not running, so nothing is started", "threegate run")
 
 
 class Readiness:
@@ -34,14 +43,25 @@ class Readiness:
         self._looks = (_Look(_ENGINE, self._engine), _Look("trail", self._trail_line))
 
     def look(self, wait: float | None = None) -> list[DoctorLine]:
-        """One line each for daemon, engine and trail, as last seen, and one about plugins that are off or missing.
+        """One line each for daemon, engine and trail, as last seen, and one about operators if too few can sign, and
+        about plugins that are off or missing.
         Waits `wait` (HEALTH_WAIT_SECONDS) seconds for the first check.
         """
         until = time.monotonic() + (limits.HEALTH_WAIT_SECONDS if wait is None else wait)
         for item in self._looks:
             item.begin()
-        looked = [self._daemon(), *(item.seen(until - time.monotonic()) for item in self._looks)]
-        return [*looked, *self._plugins()]
+        looked = [daemon_line(self._workspace), *(item.seen(until - time.monotonic()) for item in self._looks)]
+        return [*looked, *self._operators(), *self._plugins()]
+
+    def _operators(self) -> list[DoctorLine]:
+        """One line if too few operators can sign; none otherwise."""
+        try:
+            settings = self._workspace.load_settings()
+        except ThreeGateError:  # the engine's line says it
+            return []
+        operators = operators_here(self._workspace)
+        line = None if operators is None else signers_line(operators, settings, datetime.now(UTC))
+        return [] if line is None else [line]
 
     def _plugins(self) -> list[DoctorLine]:
         """One line about the plugins that are off, or absent and have a section; none if there is no such plugin."""
@@ -55,11 +75,6 @@ class Readiness:
         fixes = [line.fix for line in lines if line.fix]
         state: LineState = "warning" if fixes else "ok"
         return [DoctorLine("plugins", state, "; ".join(line.seen for line in lines), "; ".join(fixes))]
-
-    def _daemon(self) -> DoctorLine:
-        if self._workspace.daemon_lock_held():
-            return DoctorLine("daemon", "ok", "runs")
-        return DoctorLine("daemon", "failure", "not running, so nothing is started", "threegate run")
 
     def _engine(self) -> DoctorLine:
         """The first backend that depends on something which does not answer; or the workers, if they run everything."""

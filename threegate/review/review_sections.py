@@ -58,7 +58,9 @@ def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
     except Refused as refusal:
         yield Fact("can run", f"no: {refusal.code}")
     else:
-        yield Fact("can run", _can_run(reviewed))
+        yield from (Fact("can run" if not number else "", text) for number, text in enumerate(_can_run(reviewed)))
+    if reviewed.daemon is not None and reviewed.daemon.state != "ok":
+        yield Fact("daemon", f"{reviewed.daemon.seen}: {reviewed.daemon.fix}")
     others = [way for way in reviewed.bound.ways if way != reviewed.bound.way]
     if others and reviewed.request.stage == "draft":
         yield Fact("or deliver", f"{' or '.join(others)}: threegate approve … --deliver {others[0]}")
@@ -67,12 +69,12 @@ def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
         yield Fact("undecided", f"refused at {until}, if nobody decides before")
 
 
-def _can_run(reviewed: ReviewedDraft) -> str:
-    waits = waits_for(reviewed.fit)
-    if reviewed.assessment.contract_holds:
-        # The line names our settings and the engine's socket, nothing of the request.
-        return waits or "yes, the gates would let it pass now"
-    return f"not yet: the contracts say {reviewed.assessment.contract.verdict} now, see below"
+def _can_run(reviewed: ReviewedDraft) -> list[str]:
+    # The lines name our settings, the engine's socket and operators, nothing of the request.
+    lines = waits_for(reviewed.fit)
+    if not reviewed.assessment.contract_holds:
+        lines = [f"not yet: the contracts say {reviewed.assessment.contract.verdict} now, see below", *lines]
+    return lines or ["yes, the gates would let it pass now"]
 
 
 def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[Warning_]]:
@@ -106,6 +108,8 @@ def _inputs(reviewed: ReviewedDraft) -> tuple[dict[str, tuple[Item, ...]], list[
 
 
 def _warnings(reviewed: ReviewedDraft) -> Iterator[Warning_]:
+    if reviewed.stopped is not None:
+        yield (Quote(reviewed.stopped[1], "NOTHING CAN BE SIGNED NOW:", None),)
     if reviewed.unfit is not None:
         yield (Note("IT CANNOT BE APPLIED NOW:"), Quote(str(reviewed.unfit), "", None))
     for finding in reviewed.fit:

@@ -23,6 +23,7 @@ from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Assessment, assess
 from threegate.launch.approved_file import refuse_other_project
 from threegate.launch.context import Context
+from threegate.launch.launch_problem import operators_problem
 from threegate.request.backend import BACKENDS, Binding, Bound
 from threegate.request.job import Job, build_job
 from threegate.request.model import Delivery, InputFile, Request
@@ -34,6 +35,8 @@ from threegate.review.compare import differs_from_last
 from threegate.review.draft_sources import PlacedDraft, check_draft, placed_at
 from threegate.review.fitness import fitness, machine_facts, refuse_unfit
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
+from threegate.review.readiness import daemon_line
+from threegate.runners.backend import DoctorLine
 from threegate.runners.machine import platforms
 from threegate.trail.history import RequestHistory, refuse_unknown_event
 from threegate.trail.index import KnownRun
@@ -90,6 +93,10 @@ class ReviewedDraft:
     """Why it cannot be done as things are now."""
     fit: tuple[Finding, ...] = ()
     """What would keep it from running here, and as warnings what it would wait for (fitness.py)."""
+    stopped: tuple[str, str] | None = None
+    """Code and words of why nothing can be signed now."""
+    daemon: DoctorLine | None = None
+    """Whether a daemon runs that would start it; None: that was not looked at."""
 
     @property
     def owner(self) -> Owner | None:
@@ -251,6 +258,8 @@ def _reviewed(
         run = held.index.run(draft.owner)
         refuse_other_project(request, run)
         decision, _ = contracts.decide(held, context.policy, request, job, now, owner=draft.owner)
+        stopped = operators_problem(context.workspace, held)
+    facts = machine_facts(context.workspace, settings, request, owner=draft.owner, risk=job.effective_risk)
     return ReviewedDraft(
         draft=draft,
         report=report,
@@ -263,7 +272,9 @@ def _reviewed(
         differs=differs_from_last(context.workspace, request) if compared else None,
         bound=bound,
         unfit=bound.why_unfit(),
-        fit=fitness(request, machine_facts(context.workspace, settings, request), open_input),
+        fit=fitness(request, facts, open_input),
+        stopped=stopped,
+        daemon=daemon_line(context.workspace),
     )
 
 
@@ -311,6 +322,8 @@ def refuse_judged(reviewed: ReviewedDraft) -> None:
     if reviewed.unfit is not None:
         raise reviewed.unfit
     refuse_unfit(reviewed.fit)
+    if reviewed.stopped is not None:  # the launch checks of `promote` would refuse it, but after the signature
+        raise Refused(*reviewed.stopped)
     assessment = reviewed.assessment
     contract = assessment.contract
     passing = {item.code for item in contract.reasons} <= PASSING

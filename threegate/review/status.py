@@ -42,6 +42,8 @@ WHOM = {
     "refused": "",
 }
 """Who must act next, by state."""
+VOID_CODES = ("policy_changed", "job_changed", "shown_changed")
+"""Why an approval is void although nobody changed the request: a fresh draft of it can be approved."""
 WAITS_FOR = {
     "quorum_missing": "another operator: threegate approve FILE",
     "no_backend": "operator: threegate doctor",
@@ -227,7 +229,8 @@ def line_rows(line: Line, *, now: datetime, width: int, alike: int = 1) -> list[
     under = own(line.under_grant, width=width, indent=10) if line.under_grant else []
     if line.next == "ended":
         head = f"{line.state:<9} {'  '.join(filter(None, (*facts, line.reason)))}"
-        return [*own(head, width=width, indent=0), *under, foreign_row(line.shown_file, width=width)]
+        acts = own(f"-> {line.for_whom}", width=width, indent=10) if line.for_whom else []
+        return [*own(head, width=width, indent=0), *acts, *under, foreign_row(line.shown_file, width=width)]
     if asked is not None:
         facts += [f"risk {asked.risk}", asked.backend]
     if line.exposure is not None:
@@ -428,6 +431,8 @@ def line_of(workspace: Workspace, entry: RequestEntry, reader: AskedReader | Non
     whom = _for_whom(workspace, entry.path.name, state, reason)
     if asked is not None and reason == _NOT_SEEN:
         whom = WHOM["draft"]  # it can be read and approved whether or not a daemon has checked it
+    if state == "refused" and reason in VOID_CODES and request_id is not None:
+        whom = f"operator: threegate draft --again {request_id}"
     under = "" if draft else _under_grant(entry.path)
     return Line(entry, state, reason, request_id, whom, exposure, asked, output, under)
 

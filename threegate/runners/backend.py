@@ -19,6 +19,8 @@ from threegate.request.job import Job, Platform, Platforms
 
 if TYPE_CHECKING:
     from threegate.core.settings import RunnersSettings, SecretReference, Settings
+    from threegate.core.workspace import Workspace
+    from threegate.request.action import Action
     from threegate.request.model import Request
     from threegate.request.sandbox_contents import Contents
     from threegate.runners.interface import Runner
@@ -145,6 +147,10 @@ class RunningBackend(Backend):
         Answers within seconds.
         """
         return self.answers(settings)
+
+    def lacks(self, workspace: Workspace, settings: Settings, action: Action) -> DoctorLine | None:
+        """What this very action could not start without now, with what to type; None: nothing, or it is not known."""
+        return None
 
 
 def running(name: str) -> RunningBackend:

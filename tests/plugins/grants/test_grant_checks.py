@@ -83,7 +83,7 @@ def test_a_grant_that_holds(key: Path) -> None:
         ("grant_used_up", {"grant_uses": lambda grant: 99}),
         ("grant_mismatch", {"owner": OWNER + 1}),
         ("grant_mismatch", {"owner": None}),
-        ("policy_changed", {"policy_sha256": "0" * 64}),
+        ("policy_changed", {"standing_sha256": "0" * 64}),
         ("workspace_mismatch", {"workspace_id": "ws-" + "1" * 32}),
         ("workspace_mismatch", {"epoch": 2}),
         ("quorum_missing", {"quorum": QuorumSettings(low=2)}),

@@ -21,6 +21,7 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
 from threegate.core.settings import Settings
 from threegate.request.action import Action
+from threegate.request.backend import BACKENDS
 from threegate.request.exposure import Exposure, secret_name
 from threegate.request.job import WATCHED, Job, JobLimits, risk_reasons
 from threegate.request.model import Delivery, Request, exposure_of
@@ -46,6 +47,8 @@ class ShownRequest:
     """How many signatures the quorum requires."""
     run: str = ""
     """Which run of which agent made the request; empty if none did."""
+    settings: tuple[Item, ...] = ()
+    """What of the settings it runs with that is neither in its Job nor in the policy digest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def request_sections(view: ShownRequest, beside: Beside = _NOTHING) -> list[Sect
     if not view.request.signature_needed:
         walls += (fact for fact in _more_limits(job.limits) if fact in _USUAL_LIMITS)
     walls += (Field("digest of", f"/in/{item.name}: {item.sha256}") for item in job.inputs)
-    walls += (*job.action.digests(), Fact("job", job.digest), *beside.digests)
+    walls += (*view.settings, *job.action.digests(), Fact("job", job.digest), *beside.digests)
     sections = [
         Section("REQUEST", (*_card(view), *beside.card)),
         Section("WARNINGS", tuple(item for warning in warnings for item in warning)),
@@ -323,13 +326,53 @@ def shown_request(
         named_by_text=str(owner) not in names,
         run=f"run {run.run} of the agent {run.profile}" if run is not None else "",
         signatures=getattr(settings.approval.quorum, job.effective_risk),
+        settings=tuple(_settings(request, job, settings)),
     )
+
+
+def _settings(request: Request, job: Job, settings: Settings) -> Iterator[Item]:
+    """Where its secrets come from, and the engine of a container: in the signed text, so that a change of them voids
+    approvals of the requests that it matters to, and no others.
+    """
+    era = settings.runners.era
+    jailed = BACKENDS[job.backend].container
+    if era.engine and (job.action.in_container or (jailed and job.platform.engine)):
+        yield Field("engine", era.engine, LIMIT)
+    if era.require_readback and (job.action.in_container or jailed):
+        yield Fact("readback", "refused if one of its walls cannot be read back (runners.era.require_readback)")
+    for name in job_exposure(request, job).secrets:
+        given = settings.secrets.get(name)
+        if given is None:
+            yield Field("secret", f"{name}: secrets.{name} is not set")
+        else:
+            kept = f"the variable {given.env}" if given.env else f"the file {given.file}"
+            yield Field("secret", f"{name}: {kept}; for {given.method} {given.host}{given.path}", LIMIT)
 
 
 def signed_text(view: ShownRequest) -> bytes:
     """The text, in UTF-8, each line ended by a line feed."""
     lines = render_sections(request_sections(view), width=_NO_WIDTH, full=True)
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+_SETTINGS: Final = {
+    "risk": "request.programs",
+    "asked by": "requesters",
+    "you sign as": "approval.quorum",
+    "engine": "runners.era.engine",
+    "readback": "runners.era.require_readback",
+    "secret": "secrets",
+}
+"""The labels whose text depends on the settings, with these."""
+_LABEL: Final = slice(2, 14)
+"""Where a line has its label, which is ours: foreign text is behind a gutter."""
+
+
+def changed_settings(signed: bytes, today: bytes) -> tuple[str, ...]:
+    """The settings because of which the text of a request is another one than was signed, as far as its lines tell."""
+    differing = set(signed.splitlines()) ^ set(today.splitlines())
+    labels = {line.decode("utf-8", "replace")[_LABEL].strip() for line in differing}
+    return tuple(setting for label, setting in _SETTINGS.items() if label in labels)
 
 
 def shown_sha256(view: ShownRequest) -> str:

@@ -279,7 +279,10 @@ class Door:
             request, data = draft_of(call, now)
             # What `threegate validate` says: a form that could only fail is not the one that a person is asked for.
             report = read_request(data, path=request.file_name, settings=settings.request, now=now, stage="draft")
-            report = judged(report, self._workspace, settings, given_inputs(dict(call.inputs)))
+            given = given_inputs(dict(call.inputs))
+            report = judged(
+                report, self._workspace, settings, given, owner=self._run.run_id if self._run else os.geteuid()
+            )
             place = code_place(call, data)
             if report.valid:
                 where = call.options.backend.lower() if len(calls) > 1 else ""

@@ -102,6 +102,15 @@ def find_project(workspace: Workspace, settings: Settings, name: str) -> Project
     return present
 
 
+def project_problem(workspace: Workspace, name: str) -> tuple[str, str] | None:
+    """Rule and words about a project that a request names and that cannot be changed; None: it can be opened."""
+    try:
+        hold_project(find_project(workspace, workspace.load_settings(), name)).close()
+    except (Refused, InvalidInput) as error:
+        return "TG914", str(error)
+    return None
+
+
 def hold_project(place: ProjectPlace) -> HeldFolder:
     """The open project, if it is the one that is bound. Raises Refused (project_changed)."""
     try:

@@ -99,7 +99,7 @@ def sign_grant(
             from_request=from_request,
             widened=widened,
             owner=owner,
-            policy_sha256=context.policy.digest,
+            policy_sha256=context.policy.standing,
             max_uses=max_uses,
             expires_utc=now + timedelta(seconds=seconds),
         ),

@@ -71,7 +71,7 @@ def check_grant_terms(facts: LaunchFacts, grant: Grant) -> str:
         raise Refused("grant_used_up", f"the grant was used {uses} times; approve this one by hand")
     if (act.workspace_id, act.epoch) != (facts.workspace_id, facts.epoch):
         raise Refused("workspace_mismatch", "the grant was given in another workspace, or before its adoption")
-    if grant.policy_sha256 != facts.policy_sha256:
+    if grant.policy_sha256 != facts.standing_sha256:
         raise Refused("policy_changed", "settings, contracts or versions changed since the grant")
     refuse_write(facts.job, allowed=settings.allow_write)
     if grant.owner != facts.owner:

@@ -52,7 +52,8 @@ class RequesterAccess:
         if report.request is not None:
             folder = self._requester_folders.inbox
             placed = placed_inputs(self._workspace, *inputs_now(self._workspace, report.request, folder))
-            report = judged(report, self._workspace, settings, placed)
+            owner = self._workspace.run_of(folder) or os.geteuid()
+            report = judged(report, self._workspace, settings, placed, owner=owner)
         answer = {
             "submitted": False,
             "file_name": name,

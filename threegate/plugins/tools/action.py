@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from threegate.core import canonical, limits
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Note, Quote
 from threegate.request.action import NO_CODE, Action, ActionText, Category, Risk, fenced, sha256_of
-from threegate.request.exposure import Exposure, Input
+from threegate.request.exposure import SECRETS_REACHED, Exposure, Input
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class JobServer:
         """What it reaches, in the words of a card."""
         yield from (f"network {host} (the server)" for host in self.hosts)
         yield from (f"folder {item}" for item in self.binds)
-        yield from (f"secret {name}" for name in self.secrets)
+        yield from (f"{SECRETS_REACHED}{name}" for name in self.secrets)
         if self.place == "host":
             yield "whatever its account may on this machine: the server runs in no sandbox"
 
@@ -209,6 +209,10 @@ class BoundCall(ToolCall):
         account = "nobody, in its container" if host.image else host.account or "the daemon's own account"
         yield Field("server as", account)
         yield Field("server", "\n".join(host.argv), LIMIT)
+
+    @property
+    def in_container(self) -> bool:
+        return bool(self.host.image)
 
     @property
     def stateful(self) -> bool:

@@ -13,6 +13,7 @@ from typing import Final
 from threegate.core import canonical
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
 from threegate.core.screen_parts import Section
+from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.action import JobServer, ServerState, ToolCall
 from threegate.plugins.tools.argument_schema import why_unfit
@@ -26,8 +27,10 @@ from threegate.plugins.tools.manifest import (
 )
 from threegate.plugins.tools.process_states import read_state
 from threegate.plugins.tools.server_card import tool_claims
+from threegate.plugins.tools.server_start import existing_account, refuse_changed_program, refuse_missing_secret
 from threegate.request.action import Action
 from threegate.request.backend import Bound
+from threegate.runners.backend import DoctorLine
 from threegate.trail.index import TrailIndex
 from threegate.trail.payloads.payload import Owner
 
@@ -69,6 +72,23 @@ def requested_call(workspace: Workspace, index: TrailIndex, call: Action, owner:
     check_arguments(tool, call)
     state = read_state(workspace, owner, manifest.digest) if manifest.stateful else None
     return RequestedCall(action=call.bound(_server(manifest, state)), tool=tool)
+
+
+def call_lacks(workspace: Workspace, settings: Settings, call: Action) -> DoctorLine | None:
+    """Why its server could not be started now: a secret or an account is missing, or its program is another one."""
+    assert isinstance(call, ToolCall)
+    try:
+        manifest = pinned_manifest(workspace, call)
+    except (ThreeGateError, OSError):
+        return None  # another finding, or this account may not read it
+    try:
+        refuse_missing_secret(settings, manifest.secrets)
+        if manifest.place != "era" and manifest.account:
+            existing_account(manifest.account)
+        refuse_changed_program(manifest)
+    except (Refused, Unavailable, OSError) as error:
+        return DoctorLine("server", "warning", f"{call.server} cannot be started: {error}")
+    return None
 
 
 def call_problem(workspace: Workspace, index: TrailIndex, call: Action) -> tuple[str, str] | None:

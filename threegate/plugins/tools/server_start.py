@@ -78,27 +78,37 @@ class Started:
             self._held.close()
 
 
+def existing_account(name: str) -> pwd.struct_passwd:
+    """The account of this name. Raises Unavailable."""
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise Unavailable(
+            f"account {name!r}: does not exist, and no server runs as root; add the server again with --account"
+        ) from None
+
+
 def server_account(name: str) -> Account:
     """The account that a manifest names. Raises Unavailable if it does not exist, or this process cannot become it."""
     own = Account.own()
     if not name and own.uid != 0:
         return own
-    try:
-        found = pwd.getpwnam(name)
-    except KeyError:
-        raise Unavailable(
-            f"account {name!r}: does not exist, and no server runs as root; add the server again with --account"
-        ) from None
+    found = existing_account(name)
     if found.pw_uid == 0 or own.uid not in (0, found.pw_uid):
         raise Unavailable(f"account {name}: this process cannot become it, or it is root; add the server again")
     return Account(name, found.pw_uid, found.pw_gid)
 
 
-def secret_values(settings: Settings, names: tuple[str, ...]) -> dict[str, str]:
-    """The current values of a manifest's secrets. Raises Unavailable."""
+def refuse_missing_secret(settings: Settings, names: tuple[str, ...]) -> None:
+    """Raises Unavailable for a manifest's secret that the settings do not have."""
     missing = next((name for name in names if name not in settings.secrets), None)
     if missing is not None:
         raise Unavailable(f"no secret: put secrets.{missing} with env or file into threegate.toml")
+
+
+def secret_values(settings: Settings, names: tuple[str, ...]) -> dict[str, str]:
+    """The current values of a manifest's secrets. Raises Unavailable."""
+    refuse_missing_secret(settings, names)
     return {name: read_secret(name, settings.secrets[name]) for name in names}
 
 

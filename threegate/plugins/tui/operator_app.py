@@ -550,7 +550,7 @@ class RequestsScreen(Screen[None]):
         return f"countersigned {approved.path.name}; {missing}{self._no_daemon()}"
 
     def _refuse_other_policy(self, context: Context) -> None:
-        if self.app.fresh_context().policy.digest != context.policy.digest:
+        if self.app.fresh_context().policy.standing != context.policy.standing:
             raise ThreeGateError("settings, contracts or images changed since this was shown: open it again")
 
     def _no_daemon(self) -> str:

@@ -17,6 +17,7 @@ from threegate.judgement.judge import Cleared
 from threegate.launch.approved_file import Unrunnable, read_approved
 from threegate.launch.pipeline import judge_now
 from threegate.plugins.tools.action import EarlierCall, ServerState
+from threegate.plugins.tools.kinds import ToolsAdded
 from threegate.plugins.tools.process_states import write_states
 from threegate.review.countersign import facts_now, read_waiting
 
@@ -61,7 +62,7 @@ def program(tools: ToolBench, path: Path) -> None:
 
 
 def policy(tools: ToolBench, path: Path) -> None:
-    tools.bench.settings(request__max_memory_mb=2048)
+    tools.bench.settings(results__release="never")
 
 
 def contract(tools: ToolBench, path: Path) -> None:
@@ -87,6 +88,51 @@ def test_each_change_refuses(tmp_path: Path, change: Callable[[ToolBench, Path],
     assert outcome(tools, path) == "made"
     change(tools, path)
     assert outcome(tools, path) == code
+
+
+SECRET = {"secrets__HUB__env": "HUB_TOKEN", "secrets__HUB__host": "hub.example.com"}
+SECRETS = {
+    "another secret": ({"secrets__openai__env": "KEY"}, "made"),
+    "another variable": ({"secrets__HUB__env": "ROOT_TOKEN"}, "shown_changed"),
+    "a file": ({"secrets__HUB__env": "", "secrets__HUB__file": "/etc/key"}, "shown_changed"),
+    "another host": ({"secrets__HUB__host": "else.example.com"}, "shown_changed"),
+    "another method": ({"secrets__HUB__method": "PUT"}, "shown_changed"),
+    "another path": ({"secrets__HUB__path": "/all"}, "shown_changed"),
+}
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_it_is_bound_to_where_its_secrets_come_from_and_to_no_others(tmp_path: Path, name: str) -> None:
+    """The text that is signed says where they come from, so the policy digest need not have all secrets."""
+    values, code = SECRETS[name]
+    tools = ToolBench(tmp_path, secrets=("HUB",))
+    tools.bench.settings(**SECRET)
+    path = tools.bench.approve(tools.draft()).path
+    assert outcome(tools, path) == "made"
+    tools.bench.settings(**values)
+    assert outcome(tools, path) == code
+
+
+def test_a_server_in_a_container_is_bound_to_the_engine_and_another_is_not(tmp_path: Path) -> None:
+    for place, image, code in (("jail", "", "made"), ("era", f"sha256:{'a' * 64}", "shown_changed")):
+        for setting in ({"runners__era__engine": "unix:///else.sock"}, {"runners__era__require_readback": True}):
+            folder = tmp_path / f"{place}-{len(list(tmp_path.iterdir()))}"
+            folder.mkdir()
+            tools = ToolBench(folder, place=place, image=image)
+            path = tools.bench.approve(tools.draft()).path
+            assert outcome(tools, path) == "made"
+            tools.bench.settings(**setting)
+            assert outcome(tools, path) == code
+
+
+def test_a_server_that_is_added_voids_nothing(tmp_path: Path) -> None:
+    tools = ToolBench(tmp_path)
+    path = tools.bench.approve(tools.draft()).path
+    other = replace(tools.manifest, server="wiki")
+    (tools.workspace.tools / "wiki.json").write_bytes(other.to_bytes())
+    added = ToolsAdded(server="wiki", files={"tools/wiki.json": other.digest})
+    tools.bench.context.trail.announce(added, actor="operator:alice")
+    assert outcome(tools, path) == "made"
 
 
 def test_time_and_another_owner_refuse(tmp_path: Path) -> None:

@@ -14,8 +14,11 @@ from threegate.runners.backend import RunningBackend
 if TYPE_CHECKING:
     from threegate.core.screen_parts import Item
     from threegate.core.settings import RunnersSettings, SecretReference, Settings
+    from threegate.core.workspace import Workspace
     from threegate.plugins.changes.action import ProjectChange
+    from threegate.request.action import Action
     from threegate.runners.interface import Runner
+    from threegate.trail.index import TrailIndex
 
 
 class Apply(RunningBackend):
@@ -43,6 +46,14 @@ class Apply(RunningBackend):
         from threegate.plugins.changes.requested_change import requested_change
 
         return requested_change(binding)
+
+    def problem(self, workspace: Workspace, index: TrailIndex, action: Action) -> tuple[str, str] | None:
+        """Its project is not registered, or is another folder now."""
+        from threegate.plugins.changes.action import ProjectChange
+        from threegate.plugins.changes.projects import project_problem
+
+        assert isinstance(action, ProjectChange)
+        return project_problem(workspace, action.project)
 
     def input_items(self, bound: Bound, inputs: Sequence[Opened]) -> Mapping[str, tuple[Item, ...]]:
         from threegate.plugins.changes.change_screen import change_items, commit_items

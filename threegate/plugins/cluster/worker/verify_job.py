@@ -163,6 +163,7 @@ def _facts(
         workspace_id=trust.workspace_id,
         epoch=envelope.epoch,
         policy_sha256=envelope.policy_sha256,
+        standing_sha256=envelope.policy_sha256,  # the daemon sends that of the way to this approval
         ttl_sec=approval.ttl,
         now=now,
         clock_behind_sec=journal.clock_behind(now),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from threegate.core import limits
 from threegate.plugins.tools.call_section import check_call, read_call
 from threegate.request.backend import Binding, Bound, Reading
-from threegate.runners.backend import RunningBackend
+from threegate.runners.backend import DoctorLine, RunningBackend
 
 if TYPE_CHECKING:
     from threegate.core.settings import RunnersSettings, SecretReference, Settings
@@ -51,6 +51,11 @@ class Mcp(RunningBackend):
         from threegate.plugins.tools.requested_call import call_problem
 
         return call_problem(workspace, index, action)
+
+    def lacks(self, workspace: Workspace, settings: Settings, action: Action) -> DoctorLine | None:
+        from threegate.plugins.tools.requested_call import call_lacks
+
+        return call_lacks(workspace, settings, action)
 
     def keeps_state(self, workspace: Workspace, action: Action) -> bool:
         """Whether its server does, or is another one now."""
