@@ -35,7 +35,7 @@ from threegate.request.job import ERA_ENVIRONMENT, Job, JobInput
 from threegate.runners.era import jailed_limits, jailed_run
 from threegate.runners.era.jailed_cgroup import sweep
 from threegate.runners.era.jailed_run import BubblewrapRunner
-from threegate.runners.era.walls import process_status
+from threegate.runners.era.walls import mounts_of, process_status
 from threegate.runners.interface import Outcome
 from threegate.runners.probe import read_walls
 from threegate.runners.seccomp import SECCOMP_SHA256
@@ -328,6 +328,20 @@ def test_only_regular_files_are_collected(who: str) -> None:
         "\\udcff": "its name is not UTF-8",
         "new\\nline": "its name has control or invisible characters",
     }
+
+
+def test_of_two_mounts_at_a_place_the_one_that_can_be_opened_is_read_back() -> None:
+    """As systemd has binfmt_misc on its automount point in /proc/sys, which stays writable below it."""
+    mount = "/usr/bin/mount -t tmpfs -o"
+    script = f"{mount} rw,mode=700 a /mnt && {mount} ro,nosuid b /mnt && {mount} rw c /tmp && echo && read -r line"
+    words = ["/usr/bin/unshare", "--user", "--map-root-user", "--mount", "--", "/bin/sh", "-c", script]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
+        found = list(mounts_of(process.pid))
+        process.kill()
+    assert [("ro" in options, "nosuid" in options) for place, options in found if place == "/mnt"] == [(True, True)]
+    assert [("rw" in options) for place, options in found if place == "/tmp"][-1:] == [True]
+    assert "/" in dict(found) and "/proc" in dict(found)
 
 
 def _told(which: str, job: Job, folder: Path) -> tuple[Outcome, float, list[str]]:
