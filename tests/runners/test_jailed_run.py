@@ -474,6 +474,7 @@ def _differs(change: str, job: Job, folder: Path) -> Outcome:
     Jail._bubblewrap, Jail.writable = bubblewrap, property(wider)  # type: ignore[method-assign,assignment]
     if change == "rlimits":
         jailed_run.set_rlimits = lambda *given: None
+        jailed_run.Jail = lambda *given, **more: Jail(*given, **{**more, "rlimits": {"core": 0}})  # type: ignore[assignment,misc]
     return BubblewrapRunner(SETTINGS).run(clearance(job), job, control(folder))
 
 
