@@ -1,4 +1,4 @@
-"""ERA jobs for bubblewrap, and who runs them: root, for whom cgroups are made, and an ordinary user without any."""
+"""ERA jobs for bubblewrap, and who runs them: root, for whom cgroups are made, and an ordinary user."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ from threegate.runners.seccomp import BUBBLEWRAP_SECCOMP_SHA256
 SETTINGS = EraSettings(runtime=BUBBLEWRAP)
 WHO = ["user", *(["root"] if os.geteuid() == 0 else [])]
 """Who can run here; "user" is this account if it is not root."""
+HELD = [who for who in WHO if who == "root" or (os.geteuid() != 0 and BubblewrapRunner(SETTINGS).by_cgroup)]
+"""Those whose limits the kernel enforces by cgroups: root, and an account that systemd delegated one to (as in
+``systemd-run --user --scope -p Delegate=yes``); the runs of the others are watched.
+"""
 
 
 def jailed_job(*argv: str, **words: Any) -> Job:

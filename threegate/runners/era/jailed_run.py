@@ -234,6 +234,7 @@ class BubblewrapRunner:
                 Scratch("/dev/shm", limits.RUN_SHM_BYTES, limits.JAILED_SHM_NAMES, f"mode=1777,{_SCRATCH}"),
             ),
             calls=system_calls(engine=False),
+            rlimits=_rlimits(bounds),
         )
 
 
@@ -288,9 +289,8 @@ class JailedRun:
             self._held = self._limits(inside, by_cgroup=by_cgroup)
             pids = (process.first_pid, self._pid)
             self._held.enter(pids)
-            bounds = self._job.limits
-            own = {"nofile": bounds.open_files, "fsize": bounds.file_bytes, "core": 0, "memlock": 0, "msgqueue": 0}
-            set_rlimits(self._account, pids, {**self._held.rlimits, **own})
+            rlimits = {**self._held.rlimits, **(_rlimits(self._job.limits) if self._account.is_own else {})}
+            set_rlimits(self._account, pids, rlimits)
             self._read_back(process)
         except (OSError, ValueError, KeyError, StopIteration) as error:
             self._ended = ("failed", f"limits_not_enforced: the limits could not be read back ({error}).")
@@ -438,6 +438,10 @@ class JailedRun:
         if exceeded is not None:  # even with exit code 0: a program may have ignored a failed write
             return "output_exceeded", f"output_exceeded: {exceeded}."
         return command_ended(watch.exit_code)
+
+
+def _rlimits(bounds: JobLimits) -> dict[str, int]:
+    return {"nofile": bounds.open_files, "fsize": bounds.file_bytes, "core": 0, "memlock": 0, "msgqueue": 0}
 
 
 def _gated(jail: Jail, words: list[str]) -> tuple[JailProcess, socket.socket, int]:

@@ -133,10 +133,17 @@ def hard_limit(rlimits: str, words: str) -> str:
 
 
 def mounts_of(pid: int) -> Iterator[tuple[str, frozenset[str]]]:
-    """Place and options of each mount, in their order. Raises OSError."""
-    for line in Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-        fields = line.split(" ")
-        yield fields[4], frozenset(fields[5].split(","))
+    """Place and options of each mount, in their order. Raises OSError.
+
+    One that another one covers at the same place is left out, since nothing can be opened in it: systemd mounts
+    binfmt_misc over its own writable automount point in /proc/sys.
+    """
+    lines = Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    mounts = [line.split(" ") for line in lines]
+    covered = {(parent, place) for own, parent, _, _, place, *_ in mounts if own != parent}
+    for own, _, _, _, place, options, *_ in mounts:
+        if (own, place) not in covered:
+            yield place, frozenset(options.split(","))
 
 
 def expect_mounts(

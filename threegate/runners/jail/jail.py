@@ -20,7 +20,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
@@ -258,6 +258,10 @@ class Jail:
     """What can be written, /tmp and /dev/shm included; None: these two, with `tmp_bytes`."""
     gated: bool = False
     """Its first program waits while whoever started it sets the limits (`processes`, too) from outside."""
+    rlimits: Mapping[str, int] = field(default_factory=dict)
+    """With `gated`: limits of each process, by their names in prlimit(1), which the line sets if it changes account.
+    For processes of the caller's own whoever started it sets them at no cost; for others that can take four programs.
+    """
     calls: bytes | None = None
     """The seccomp program of the system calls; None: that of the ERA profile."""
 
@@ -347,9 +351,8 @@ class Jail:
         if self.gated and self.account.is_own:
             return line  # bubblewrap sets no_new_privs itself; who starts it sets the limits
         line += ["/usr/bin/setpriv", *self.account.change, "--no-new-privs", "--"]
-        if self.gated:
-            return line
-        return [*line, "/usr/bin/prlimit", "--core=0", f"--nofile={limits.AGENT_OPEN_FILES}", "--"]
+        rlimits = self.rlimits if self.gated else {"core": 0, "nofile": limits.AGENT_OPEN_FILES}
+        return [*line, "/usr/bin/prlimit", *(f"--{name}={value}" for name, value in rlimits.items()), "--"]
 
     def _bubblewrap(
         self, filters: Sequence[int], etc: Mapping[str, int], info: int | None, until: int | None
