@@ -250,12 +250,6 @@ def _in_workspace(report: Report, path: Path) -> Report:
     return replace(report, findings=(*report.findings, *found))
 
 
-def _workspace_of(path: Path) -> Workspace | None:
-    """The workspace in one of whose folders of drafts a path is."""
-    roots = [root for root in path.parents[1:5] if (root / "threegate.toml").is_file()]
-    return next((w for w in map(Workspace, roots) if path.parent in w.draft_folders()), None)
-
-
 def _place(path: Path) -> Path:
     """Where the bytes of a draft are: nearly always at its path (`review/draft_sources.py`)."""
     if os.path.lexists(path) or (workspace := _workspace_of(path.absolute())) is None:
