@@ -1,5 +1,5 @@
 """Types the commands of docs/first-request.md exactly as the page shows them, into a shell at a terminal, and answers
-`approve` and `undo`. The program is left out without bubblewrap, and the change as root, which changes no project.
+`init`, `approve` and `undo`. The program is left out without bubblewrap, and the change as root, which changes no project.
 
 Standard library only: a newcomer's machine has nothing else. Usage: python3 scripts/type_tour.py, after `make demo`.
 """
@@ -19,7 +19,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-
 def blocks(text: str) -> list[str]:
     """The fenced blocks of a Markdown text."""
     return re.findall(r"^```[a-z]*\n(.*?)^```", text, re.M | re.S)
@@ -38,8 +37,8 @@ def tour() -> str:
     return tours()[0]
 
 
-ANSWERS = ("yes\n", "yes\n", "yes\nyes\n")
-"""What is typed to the questions of each of them."""
+ANSWERS = ("no\nyes\n", "yes\n", "yes\nyes\n")
+"""What is typed to the questions of each of them; the first, of `init`, is about a passphrase."""
 SHOWN = (r"trail verifies", r"the median is 3\s", r"(?s)Call Alice and Bob\.\s.*undone.*\sCall Alice\.\s*$")
 """What each of them shows at its end."""
 
@@ -60,6 +59,7 @@ def type_in_terminal(
             os.setgid(found.pw_gid)
             os.setuid(found.pw_uid)
         os.chdir(home)
+        os.environ.pop("SSH_AUTH_SOCK", None)  # a newcomer without a key
         os.environ.update(
             HOME=str(home),
             PATH=f"{commands or Path(sys.executable).parent}:{os.environ['PATH']}",

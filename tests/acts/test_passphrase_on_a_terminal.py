@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import pty
+import secrets
 import select
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,7 +23,8 @@ from tests.support import make_key, processes, threegate
 from threegate.approval.key_files import read_private
 from threegate.cli.key_question import WITH, WITHOUT
 
-PHRASE = "open sesame 4712"
+PHRASE = f"open sesame {secrets.token_hex(8)}"
+"""Tests in other processes have another one."""
 ENTER = b"Enter passphrase"
 
 
@@ -103,11 +106,19 @@ def test_who_gives_no_passphrase_approves_nothing(bench: Bench, locked: Path) ->
     assert path.exists() and not list(bench.workspace.approved.glob("*.md"))
 
 
-def test_ctrl_c_at_the_passphrase_leaves_nothing(bench: Bench, locked: Path) -> None:
+def test_ctrl_c_at_the_passphrase_leaves_nothing(bench: Bench, locked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = bench.draft()
-    _, code = typed(command(bench, "approve", path.name), [(b"[y/N] ", "y\n"), (ENTER, "\x03")])
-    assert code == 130 and path.exists()
-    assert not [line for _, line in processes() if b"threegate-key-" in line and str(locked).encode() in line]
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # the path of a socket is short
+        monkeypatch.setenv("TMPDIR", folder)
+
+        def agent_is_there() -> None:
+            assert [entry.name for entry in Path(folder).glob("threegate-key-*/*")] == ["agent"]
+
+        answers = [(b"[y/N] ", "y\n"), (ENTER, "\x03")]
+        looks = iter([lambda: None, agent_is_there])
+        _, code = typed(command(bench, "approve", path.name), answers, look=lambda: next(looks)())
+        assert code == 130 and path.exists()
+        assert list(Path(folder).glob("threegate-key-*")) == []
 
 
 def test_off_a_terminal_nothing_asks(bench: Bench, locked: Path) -> None:

@@ -6,6 +6,7 @@ tests/acts/test_passphrase_on_a_terminal.py asks on a pseudo-terminal.
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from tests.approval import fido
 from tests.approval.soft_agent import agent_that, listing, running_agent, token_in_agent
 from tests.approval.test_key_files import token_file
-from tests.support import make_key, processes, wait_until
+from tests.support import children, make_key, processes, wait_until
 from threegate.approval import signature, ssh_agent
 from threegate.approval.key_files import parse_line, read_public
 from threegate.approval.signature import (
@@ -33,7 +34,8 @@ from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, parse_armor
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Unavailable
 
-PHRASE = "open sesame 4711"
+PHRASE = f"open sesame {secrets.token_hex(8)}"
+"""Tests in other processes have another one."""
 
 
 @pytest.fixture(autouse=True)
@@ -76,21 +78,21 @@ def fingerprint(key: Path) -> str:
     return line.key.fingerprint
 
 
-def own_agents() -> list[bytes]:
-    return [line for _, line in processes() if b"ssh-agent\0-a\0" in line and b"threegate-key-" in line]
+def own_agents() -> set[int]:
+    """The agents that this process started: each is the child of what it runs for."""
+    return {agent for holder in children(os.getpid()) for agent in children(holder, "ssh-agent")}
 
 
 def test_a_passphrase_is_asked_for_once_and_forgotten(locked: Path, asked: Callable[[], int]) -> None:
-    before = own_agents()
     assert what_it_asks(locked) == "passphrase"
     for _ in range(3):
         assert sign(locked) == fingerprint(locked)
     assert asked() == 1
-    assert len(own_agents()) == len(before) + 1
+    (agent,) = own_agents()
     for _, line in [*processes(), *processes("environ")]:
         assert PHRASE.encode() not in line
     forget_unlocked()
-    assert own_agents() == before
+    assert not [line for pid, line in processes() if pid == agent and line]  # init may not have reaped it yet
     assert sign(locked) == fingerprint(locked) and asked() == 2
 
 
@@ -165,11 +167,9 @@ def test_programs_that_are_not_there(
 
 
 def test_our_agent_may_be_gone_already(locked: Path, asked: Callable[[], int]) -> None:
-    before = {pid for pid, line in processes() if b"threegate-key-" in line}
     sign(locked)
-    for pid, line in processes():
-        if pid not in before and b"threegate-key-" in line:
-            os.kill(pid, signal.SIGKILL)
+    (agent,) = own_agents()
+    os.kill(agent, signal.SIGKILL)
     assert sign(locked) == fingerprint(locked) and asked() == 2  # ssh-keygen itself asks
     forget_unlocked()
     assert sign(locked) == fingerprint(locked) and asked() == 3
@@ -252,11 +252,10 @@ def test_a_token_that_is_not_plugged_in_asks_nothing_of_us(
     (tmp_path / "sk").write_bytes(token_file(token, flags))
     (tmp_path / "sk").chmod(0o600)
     (tmp_path / "sk.pub").write_text(token.text)
-    before = own_agents()
     assert what_it_asks(tmp_path / "sk") == asks
     with pytest.raises(InvalidInput, match="did not sign"):
         sign(tmp_path / "sk")
-    assert own_agents() == before
+    assert own_agents() == set()
     opened = asked()
     with never_asking(), pytest.raises(InvalidInput, match="did not sign" if flags == 1 else "not asked for here"):
         sign(tmp_path / "sk")

@@ -38,7 +38,7 @@ def test_a_change_and_its_undo_by_hand(tmp_path: Path) -> None:
         shutil.chown(home, account)
     try:
         script = f"threegate init ws && cd ws\n{tours()[2]}".replace("/tmp/", f"{home}/")
-        code, shown = type_in_terminal(script, home, ANSWERS[2], commands=commands, account=account)
+        code, shown = type_in_terminal(script, home, f"no\n{ANSWERS[2]}", commands=commands, account=account)
         assert code == 0 and re.search(SHOWN[2], shown), shown
         assert (home / "notes" / "todo.txt").read_text() == "Call Alice.\n"
     finally:
