@@ -34,8 +34,8 @@ from threegate.plugins.agents.propose import draft_changes
 from threegate.plugins.agents.terminal import settled
 from threegate.plugins.agents.work_changes import keep_bases, was_proposed
 from threegate.plugins.changes.change_draft import left_out_lines
+from threegate.plugins.changes.change_outcome import outcome_lines
 from threegate.plugins.changes.make import MadeChangeSet
-from threegate.plugins.changes.outcome import outcome_lines
 from threegate.review.follow import follow
 from threegate.review.show import show_request
 
@@ -72,7 +72,8 @@ class EndOfRun:
         """Report how a run ended and, if wanted, draft its changes, and those on branches that are not checked out;
         return the digest of the change set of its files.
         """
-        if finished.changes is not None and not self._stopped() and on_terminal():
+        changes = finished.changes
+        if changes is not None and not self._stopped() and on_terminal():
             if settled(self._stopped):
                 self._offer()
             elif self._propose == "ask":
