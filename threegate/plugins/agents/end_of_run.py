@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from select import select
@@ -231,11 +232,14 @@ def wait_for(workspace: Workspace, approved: Sequence[Promoted]) -> None:
     for promoted in approved:
         if promoted.waits_for_quorum:
             continue
-        name = promoted.path.name
+        name, since, told = promoted.path.name, time.monotonic(), False
         try:
             for line in follow(workspace, show_request(workspace, name)):
                 if line.next == "operator" or (line.state != "running" and not workspace.daemon_lock_held()):
                     break
+                if not told and time.monotonic() - since > limits.DAEMON_END_SECONDS:
+                    told = True
+                    invocation.say(f"waiting for {name}; Ctrl-C leaves it to the daemon", err=True)
             for said in outcome_lines(show_request(workspace, name), threegate):
                 invocation.say(said, copied=True)
         except (InvalidInput, Unavailable) as error:
