@@ -23,8 +23,8 @@ from threegate.cli import invocation
 from threegate.cli.review_command import review_drafts
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, ThreeGateError, Unavailable
+from threegate.core.own_daemon import OwnDaemon, starts_by_itself
 from threegate.core.workspace import Workspace
-from threegate.daemon.own_daemon import OwnDaemon, starts_by_itself
 from threegate.launch.context import Context, open_context
 from threegate.plugins.agents.agent_commits import AgentCommit
 from threegate.plugins.agents.branch_files import read_branch
