@@ -1,5 +1,6 @@
 """Types the commands of docs/first-request.md exactly as the page shows them, into a shell at a terminal, and answers
-`init`, `approve` and `undo`. The program is left out without bubblewrap, and the change as root, which changes no project.
+`init`, `approve` and `undo`. The program is left out without bubblewrap, and the change as root, which changes no
+project.
 
 Standard library only: a newcomer's machine has nothing else. Usage: python3 scripts/type_tour.py, after `make demo`.
 """

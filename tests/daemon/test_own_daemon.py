@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import THREEGATE, Place, make_place, monty_draft, request_id, wait_until
+from threegate.core.own_daemon import UseOfDaemon, own_daemon
 from threegate.core.workspace import Workspace
-from threegate.daemon.own_daemon import UseOfDaemon, own_daemon
 
 
 @pytest.fixture

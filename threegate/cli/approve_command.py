@@ -40,7 +40,7 @@ from threegate.cli.signing_screens import (
 )
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
-from threegate.daemon.own_daemon import daemon_at_own_place
+from threegate.core.own_daemon import daemon_at_own_place
 from threegate.launch.context import Context
 from threegate.request.model import CHOICES, Delivery
 from threegate.review.countersign import (

@@ -30,8 +30,8 @@ from threegate.cli.invocation import (
 from threegate.cli.signing_options import KeyOption, NameOption, acting_here
 from threegate.cli.signing_screens import finish, reveal, show, tell
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
+from threegate.core.own_daemon import daemon_at_own_place
 from threegate.core.workspace import Workspace
-from threegate.daemon.own_daemon import daemon_at_own_place
 from threegate.launch.context import Context
 from threegate.request.model import Delivery
 from threegate.review.reviewed_draft import Draft, InvalidDraft, open_reviewed_draft, read_draft

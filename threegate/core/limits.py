@@ -200,7 +200,7 @@ PRIVATE_KEY_BYTES: Final = 64 * KIB
 KEY_COMMENT_CHARS: Final = 60
 """Of a key's comment, what is shown."""
 
-# ---- a daemon that commands share (daemon/own_daemon.py)
+# ---- a daemon that commands share (core/own_daemon.py)
 DAEMON_START_SECONDS: Final = 20
 """What it may take until it has the workspace's lock; and how long a command waits for one that is ending."""
 DAEMON_END_SECONDS: Final = 5

@@ -30,6 +30,7 @@ from threegate.core.errors import (
     Unavailable,
     is_disk_full,
 )
+from threegate.core.own_daemon import UseOfDaemon
 from threegate.core.settings import SECTIONS, Settings
 from threegate.core.workspace import Workspace
 from threegate.daemon.dispatcher import Dispatcher
@@ -37,7 +38,6 @@ from threegate.daemon.draft_expiry import DraftExpiry
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.folder_watch import FolderWatch
 from threegate.daemon.log import Log
-from threegate.daemon.own_daemon import UseOfDaemon
 from threegate.daemon.plugin_work import WORK, DaemonParts, WaitingDraft, Work, plugins_in_use
 from threegate.daemon.policy_reload import PolicyReload, contracts_problem
 from threegate.daemon.recovery import DISK_WAS_FULL, recover, refuse_open

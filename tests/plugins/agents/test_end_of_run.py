@@ -10,12 +10,12 @@ import subprocess
 
 import pytest
 
-from tests.plugins.agents.end_of_run import CHANGES, daemons, may_open, open_review, word_of
 from tests.plugins.agents.people import Person, as_account
 from tests.plugins.agents.person_at_terminal import on_terminal
+from tests.plugins.agents.person_at_the_end import CHANGES, daemons, may_open, open_review, word_of
 from tests.support import monty_draft, request_id, wait_until
+from threegate.core.own_daemon import environment_without_keys
 from threegate.core.settings import parse_settings
-from threegate.daemon.own_daemon import environment_without_keys
 
 
 def test_one_terminal_to_an_applied_change(user: Person) -> None:

@@ -21,8 +21,8 @@ from threegate.cli.invocation import argument
 from threegate.cli.progress import busy
 from threegate.cli.signing_options import YesOption, acting_here, ask
 from threegate.core.errors import InvalidInput, ThreeGateError
+from threegate.core.own_daemon import own_daemon
 from threegate.core.workspace import AgentRun, find_workspace
-from threegate.daemon.own_daemon import own_daemon
 from threegate.judgement.policy import load_policy
 from threegate.launch.context import open_context
 from threegate.launch.launch_problem import read_operators
