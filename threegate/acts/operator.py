@@ -156,7 +156,7 @@ def list_operators(workspace: Workspace) -> tuple[list[OperatorLine], str | None
         with Trail(workspace).locked() as held:
             if held.index.operators != current.digests:
                 problem = (
-                    "the files differ from what the trail last recorded; check them, then: threegate operator record"
+                    "the files differ from what the trail recorded; check them, then: threegate operator record --yes"
                 )
     revoked = current.revoked_keys
     return [
@@ -183,10 +183,11 @@ def _recorded(workspace: Workspace, held: LockedTrail) -> Operators:
     if current.digests != held.index.operators:
         raise Refused(
             "operators_changed",
-            f"{workspace.operators_file}: not what the trail last recorded; check it, then: threegate operator record",
+            f"{workspace.operators_file}: not what the trail last recorded; check it, then: "
+            "threegate operator record --yes",
         )
     if current.problem is not None:
-        raise Refused("operators_changed", f"{current.problem}; fix it, then: threegate operator record")
+        raise Refused("operators_changed", f"{current.problem}; fix it, then: threegate operator record --yes")
     return current
 
 

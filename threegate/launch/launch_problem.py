@@ -56,5 +56,5 @@ def launch_problem(workspace: Workspace, workspace_id: str, held: LockedTrail) -
     operators = read_operators(workspace)
     if operators.problem is not None or operators.digests != held.index.operators:
         what = operators.problem or "tool-exec/operators is not what the trail last recorded"
-        return ("operators_changed", f"{what}; check it, then: threegate operator record")
+        return ("operators_changed", f"{what}; check it, then: threegate operator record --yes")
     return None

@@ -47,7 +47,7 @@ WAITS_FOR = {
     "no_backend": "operator: threegate doctor",
     "checkpoint_required": "operator: threegate contracts checkpoints",
     "clock_went_back": "operator: set the clock",
-    "operators_changed": "operator: threegate operator record",
+    "operators_changed": "operator: threegate operator record --yes",
     "workspace_mismatch": "operator: threegate settings adopt",
     "folder_replaced": "operator: threegate doctor",
     "approval_not_judged": "operator: turn its plugin on, or: threegate cancel FILE",
@@ -65,7 +65,7 @@ TITLES: Final = {
 """The groups of a list, in order, by `Line.next`."""
 _ORDER: Final = tuple(TITLES)
 NOTHING_HERE: Final = (
-    "nothing here: no drafts, nothing approved, nothing ended; next: threegate draft, or "
+    "nothing here: no drafts, nothing approved, nothing ended; next: threegate draft --help, or "
     "instruct an agent with: threegate agent prompt"
 )
 
