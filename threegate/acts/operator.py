@@ -155,9 +155,7 @@ def list_operators(workspace: Workspace) -> tuple[list[OperatorLine], str | None
     if problem is None:
         with Trail(workspace).locked() as held:
             if held.index.operators != current.digests:
-                problem = (
-                    "the files differ from what the trail recorded; check them, then: threegate operator record --yes"
-                )
+                problem = "the files differ from what the trail recorded; check them: threegate operator record --yes"
     revoked = current.revoked_keys
     return [
         OperatorLine(
