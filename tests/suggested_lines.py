@@ -17,7 +17,7 @@ import typer
 
 from threegate.cli import app
 
-_CALL = re.compile(r"(?<![\w/.@:'\"-])(?<!install )(?<!-p )(?:\.venv/bin/)?threegate (?=[a-z-])([^\n`<]*)")
+_CALL = re.compile(r"(?<![\w/.@:'\"-])(?<!install )(?<!-p )(?:\.venv/bin/)?threegate (?=([a-z-][^\n`<]*))")
 _VALUE = re.compile(
     r"\{\}|[A-Z][A-Z_]+(?:\|[A-Z_-]+)*|[A-Z]|'[^']*'|\"[^\"]*\"|[\w.@~+:-]*(?:[/*{…]|\d)[\w./@~+:{}*…-]*|-"
 )
@@ -96,6 +96,8 @@ def problem(line: str, *, named: bool = False) -> str | None:
                 return None
             if option is None:
                 return f"{' '.join(path)} has no option {name}"
+            if option.is_eager or not option.expose_value:  # it does something by itself
+                return None
             if not option.is_flag and not sign:
                 if not words and not named:
                     return f"{name} needs a value"

@@ -17,7 +17,7 @@ def line(bench: Bench) -> Line:
 @pytest.mark.parametrize(
     ("reason", "whom"),
     [
-        ("quorum_missing", "another operator: threegate approve"),
+        ("quorum_missing", "another operator: threegate approve FILE"),
         ("no_backend", "operator: threegate doctor"),
         ("checkpoint_required", "operator: threegate contracts checkpoints"),
         ("resource_busy", "daemon"),

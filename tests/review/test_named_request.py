@@ -95,7 +95,7 @@ def test_the_path_of_a_draft_that_was_approved(bench: Bench, capfd: pytest.Captu
     done = bench.approve(path)
     assert run(bench, "reject", str(path)) == 2
     said = capfd.readouterr().err
-    assert f"is approved, now {done.path}; sign what it still needs with: threegate approve {path.name}" in said
+    assert f"was approved already, now {done.path}; see: threegate show req-1" in said
     assert run(bench, "show", str(path)) == 0, "it is shown where it is now"
     assert run(bench, "draft", "--again", str(path)) == 0
     assert run(bench, "validate", "req-1") == 0

@@ -209,7 +209,7 @@ def known_operators(context: Context) -> Operators:
         raise Refused(
             "operators_changed",
             f"{context.workspace.operators_file}: {operators.problem or 'not what the trail last recorded'};"
-            " check it, then: threegate operator record",
+            " check it, then: threegate operator record --yes",
         )
     return operators
 

@@ -155,9 +155,7 @@ def list_operators(workspace: Workspace) -> tuple[list[OperatorLine], str | None
     if problem is None:
         with Trail(workspace).locked() as held:
             if held.index.operators != current.digests:
-                problem = (
-                    "the files differ from what the trail last recorded; check them, then: threegate operator record"
-                )
+                problem = "the files differ from what the trail recorded; check them: threegate operator record --yes"
     revoked = current.revoked_keys
     return [
         OperatorLine(
@@ -183,10 +181,11 @@ def _recorded(workspace: Workspace, held: LockedTrail) -> Operators:
     if current.digests != held.index.operators:
         raise Refused(
             "operators_changed",
-            f"{workspace.operators_file}: not what the trail last recorded; check it, then: threegate operator record",
+            f"{workspace.operators_file}: not what the trail last recorded; check it, then: "
+            "threegate operator record --yes",
         )
     if current.problem is not None:
-        raise Refused("operators_changed", f"{current.problem}; fix it, then: threegate operator record")
+        raise Refused("operators_changed", f"{current.problem}; fix it, then: threegate operator record --yes")
     return current
 
 

@@ -94,7 +94,7 @@ class _Checks:
         slow = f"the clock is {behind:.0f} s behind the trail; set it right"
         yield passed("clock", "not behind the trail", (behind > limits.CLOCK_BEHIND_SECONDS, "clock_went_back", slow))
         bad = f"{operators.problem}; see: threegate operator list"
-        other = "operators is not what the trail last recorded; look at it, then: threegate operator record"
+        other = "operators is not what the trail last recorded; look at it, then: threegate operator record --yes"
         yield passed(
             "operators file",
             f"{len(operators.entries)} keys, as the trail recorded them",
@@ -193,7 +193,9 @@ class _Checks:
         # One person with two keys is one signer, and so are two names that share a key.
         distinct = min(len({signer.name for signer in signers}), len({signer.fingerprint for signer in signers}))
         if distinct < needed:
-            message = f"{distinct} of {needed} operators signed; others can: threegate approve"
+            message = (
+                f"{distinct} of {needed} operators signed; others can: threegate approve {facts.request.request_id}"
+            )
             raise Refused("quorum_missing", message)
         self.signers = signers
         return f"{len(signers)} of {needed} for risk {risk}"

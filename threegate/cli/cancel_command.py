@@ -11,8 +11,8 @@ from threegate.acts.cancel import CANCEL, cancel_about, cancel_request
 from threegate.cli import tab_completion
 from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, one_by_one, say, wants_json
 from threegate.cli.signing_options import KeyOption, NameOption, decision_here
-from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED
-from threegate.review.named_request import OPEN, find_request
+from threegate.core.errors import EXIT_FAILED, EXIT_REFUSED, Refused
+from threegate.review.named_request import DRAFT, OPEN, Named, find_request
 
 
 def cancel(
@@ -35,10 +35,12 @@ def cancel(
     """
     context = context_here()
     found = [find_request(context.workspace, one, OPEN, trail=context.trail) for one in which]
-    ids = dict.fromkeys(named.request_id or one for one, named in zip(which, found, strict=True))
+    ids: dict[str, Named] = {named.request_id or one: named for one, named in zip(which, found, strict=True)}
     rows: list[dict[str, object]] = []
 
-    def cancel_one(request_id: str) -> None:
+    def cancel_one(request_id: str, named: Named) -> None:
+        if named.state == DRAFT:
+            raise Refused("not_approved", f"{request_id}: is a draft; reject it with: threegate reject {named.label}")
         by = decision_here(context, CANCEL, cancel_about(request_id, reason), name, key)
         done = cancel_request(context, request_id, by=by, reason=reason, wait_seconds=wait)
         rows.append(
@@ -56,7 +58,7 @@ def cancel(
         if done.outcome != "cancelled":
             raise typer.Exit(EXIT_FAILED if done.outcome == "requested" else EXIT_REFUSED)
 
-    code = one_by_one([partial(cancel_one, request_id) for request_id in ids])
+    code = one_by_one([partial(cancel_one, request_id, named) for request_id, named in ids.items()])
     if wants_json(json_):
         emit_json(rows[0] if len(ids) == 1 else rows)
     if code:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -153,7 +154,7 @@ def _draft_again(which: str, json_: bool) -> None:
         )
         return
     invocation.say(f"draft {done.path} ({done.request_id}, a retry of {done.of})")
-    invocation.say(f"next  threegate approve {done.path}", copied=True)
+    invocation.say(f"next  threegate approve {shlex.quote(str(done.path))}", copied=True)
 
 
 def _text(path: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
@@ -86,7 +87,8 @@ class _Group(TyperGroup):
         if args and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), 2, 0.65)
             near = [f"{ctx.command_path} {name}" for name in near] or self.elsewhere(ctx, args[0])
-            hint = f"; did you mean: {', or '.join(near)}" if near else "."
+            lines = [f"{line} {shlex.join(args[1:])}".strip() for line in near]
+            hint = f"; did you mean: {', or '.join(lines)}" if near else "."
             ctx.fail(f"No such command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
 

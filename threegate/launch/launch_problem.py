@@ -61,5 +61,5 @@ def operators_problem(workspace: Workspace, held: LockedTrail) -> tuple[str, str
     operators = read_operators(workspace)
     if operators.problem is not None or operators.digests != held.index.operators:
         what = operators.problem or "tool-exec/operators is not what the trail last recorded"
-        return ("operators_changed", f"{what}; check it, then: threegate operator record")
+        return ("operators_changed", f"{what}; check it, then: threegate operator record --yes")
     return None

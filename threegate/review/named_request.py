@@ -111,8 +111,6 @@ def where_now(workspace: Workspace, found: Named, trail: Trail) -> str:
     where = f", now {found.path}" if found.path is not None else ""
     if history is not None and history.end is not None:
         return f"was decided on already: {sentence(history.end)}{where}; see: threegate show {name}"
-    if found.state == "approved":
-        return f"is approved{where}; sign what it still needs with: threegate approve {found.label}"
     return f"was approved already{where}; see: threegate show {name}"
 
 
@@ -192,8 +190,8 @@ class _Search:
         if not different:
             names = sorted(filter(None, self.near), reverse=True)[: limits.NAMES_COMPARED]
             like = difflib.get_close_matches(self.which.removesuffix(".md"), names, 2, 0.6)
-            hint = f"; did you mean {' or '.join(like)}?" if like else ""
-            raise InvalidInput(f"{self.which}: no such request here{hint}; `threegate status` lists them")
+            hint = f"; did you mean {' or '.join(like)}?" if like else ";"
+            raise InvalidInput(f"{self.which}: no such request here{hint} `threegate status` lists them")
         labels = [one.label for one in different]
         shown = [
             f"{label if labels.count(label) == 1 and label != self.which else one.path or one.request_id} ({one.state})"

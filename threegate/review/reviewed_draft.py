@@ -7,6 +7,7 @@ file is not read again.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -202,7 +203,7 @@ class InvalidDraft(InvalidInput):
         first = errors[0]
         super().__init__(
             f"{path}:{first.line}:{first.column}: {first.rule}: {first.message}"
-            f" ({len(errors)} errors; threegate validate shows all)"
+            f" ({len(errors)} errors; all of them: threegate validate {shlex.quote(str(path))})"
         )
         self.report = report
 

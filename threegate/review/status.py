@@ -49,7 +49,7 @@ WAITS_FOR = {
     "no_backend": "operator: threegate doctor",
     "checkpoint_required": "operator: threegate contracts checkpoints",
     "clock_went_back": "operator: set the clock",
-    "operators_changed": "operator: threegate operator record",
+    "operators_changed": "operator: threegate operator record --yes",
     "workspace_mismatch": "operator: threegate settings adopt",
     "folder_replaced": "operator: threegate doctor",
     "approval_not_judged": "operator: turn its plugin on, or: threegate cancel FILE",
@@ -68,7 +68,7 @@ TITLES: Final = {
 _ORDER: Final = tuple(TITLES)
 _RISKS: Final = ("high", "", "medium", "low")  # what was not read may be anything
 NOTHING_HERE: Final = (
-    "nothing here: no drafts, nothing approved, nothing ended; next: threegate draft, or "
+    "nothing here: no drafts, nothing approved, nothing ended; next: threegate draft --help, or "
     "instruct an agent with: threegate agent prompt"
 )
 

@@ -127,6 +127,15 @@ def test_review_walks_through_all_drafts(bench: Bench) -> None:
     assert [path.name.endswith("second.md") for path in bench.workspace.inbox.glob("*.md")] == [True]
 
 
+def test_approve_alone_is_review(bench: Bench) -> None:
+    bench.draft("req-1", slug="first")
+    command = [sys.executable, "-m", "threegate", "--workspace", str(bench.workspace.root), "approve", "--key",
+               str(bench.keys["alice"])]  # fmt: skip
+    output, status = under_a_terminal(command, [b"a\n"], terminal_environment(NO_COLOR="1", TERM="dumb"))
+    assert status == 0 and "1 approved, 0 rejected, 0 skipped" in output.decode()
+    assert [path.name.endswith("first.md") for path in bench.workspace.approved.glob("*.md")] == [True]
+
+
 def test_review_ends_when_the_terminal_does(bench: Bench) -> None:
     bench.draft()
     command = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -152,4 +153,4 @@ def redraft(
         say(f"      merged with the project: {path}")
     for path, why in done.left_out.items():
         say(f"      left out: {path}: {why}")
-    say(f"next  threegate approve {done.path}", copied=True)
+    say(f"next  threegate approve {shlex.quote(str(done.path))}", copied=True)

@@ -136,7 +136,7 @@ def test_what_was_promoted_waits_and_runs_once_it_is_on_again(
     assert path.exists() and why(ran, path) == ["approval_not_judged"]
     (line,) = [line for line in status_lines(ran.workspace) if line.file == path.name]
     assert (line.state, line.reason) == ("waiting", "approval_not_judged")
-    assert line.for_whom == "operator: turn its plugin on, or threegate cancel"
+    assert line.for_whom == "operator: turn its plugin on, or: threegate cancel FILE"
     assert line.under_grant.startswith(f"under grant {grant.id[:12]}, given by alice")
     with open_waiting(ran.context, path) as (waiting, _), pytest.raises(Refused, match="nobody signed this request"):
         countersign(ran.context, waiting, "bob", ran.keys["alice"])
