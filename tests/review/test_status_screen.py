@@ -27,7 +27,7 @@ from threegate.review.status import Line, count_ended, status_lines
 from threegate.review.status_screen import all_rows, screen_rows
 
 PURPOSE = "A test of the whole way."
-FOLDED = re.compile(r"^([0-9]+) of ([0-9]+) are folded: threegate status --all$")
+FOLDED = re.compile(r"^folded: ([0-9]+) of ([0-9]+); all of them: threegate status --all$")
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_each_request_has_a_row_or_is_counted(bench: Bench, width: int, height: 
     rows = screen(lines, height, width)
     least = len(screen(lines, 0, width))
     assert len(rows) <= max(height, least) and all(cells(row) <= width for row in rows)
-    count = re.search(r"([0-9]+) of 50 are folded: threegate status --all", " ".join(rows))
+    count = re.search(r"folded: ([0-9]+) of 50; all of them: threegate status --all", " ".join(rows))
     whole = [row for row in rows if row.lstrip().startswith(GUTTER) and "TR-" in row]
     of_its_own = len(names(rows)) if height < 200 else len(whole)
     assert count and int(count[1]) + of_its_own == 50
@@ -140,7 +140,7 @@ def test_a_short_list_is_shown_whole_with_its_groups_folded(bench: Bench, capsys
         text = monty_draft(f"g-{month}", "print(n)", variables=json.dumps({"n": month}))
         last = drop(bench, f"month-{month}", text, f"Report of month {month}.")
     rows = screen(status_lines(bench.workspace))
-    assert rows[1] == "Needs you (3)" and rows[-1] == "2 of 3 are folded: threegate status --all"
+    assert rows[1] == "Needs you (3)" and rows[-1] == "folded: 2 of 3; all of them: threegate status --all"
     said = " ".join(" ".join(rows).split())
     assert f"3 drafts alike, decide together: threegate approve --group {last} " in said
     assert f"{GUTTER}{last}" in said and f"{GUTTER}core-agent: Report of month 2." in said
@@ -207,13 +207,13 @@ def test_others_and_running_ones_keep_a_row_and_what_waits_for_an_act_comes_firs
 
 @pytest.mark.parametrize("width", [40, 80])
 def test_hostile_names_and_purposes_stay_behind_the_gutter(bench: Bench, width: int) -> None:
-    speaks = "approve-all-50-are-folded--threegate-status---all"
+    speaks = "approve-all-folded-50-of-50--threegate-status---all"
     for number, text in enumerate(PASSING):
         draft = monty_draft(f"p-{number}", f"print({number})")
         drop(bench, f"{speaks[:40]}-{number}", draft, f"HOSTILE {text}")
     for number, text in enumerate(REFUSED):
         try:
-            (bench.workspace.inbox / f"TR-{number}HOSTILE{text}| 0 of 0 are folded.md").write_text("x")
+            (bench.workspace.inbox / f"TR-{number}HOSTILE{text}| folded: 0 of 0.md").write_text("x")
         except OSError:
             continue
     for number in range(9):  # the same slug again and again: names of files

@@ -12,7 +12,7 @@ import re
 import secrets
 import shlex
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -155,12 +155,13 @@ def _free_name(workspace: Workspace, moment: datetime, slug: str) -> str:
 def _read_inputs(paths: Sequence[Path]) -> list[tuple[InputFile, bytes]]:
     """The user's files as inputs. Raises InvalidInput with what to type instead, OSError."""
     seen: dict[str, Path] = {}
+    names = {path.name for path in paths}
     read = []
     for path in paths:
         if (wrong := check_file_name(path.name)) is not None:
-            raise InvalidInput(f"{path}: the name of an input {wrong}; {_copy_it(path)}")
+            raise InvalidInput(f"{path}: the name of an input {wrong}; {_copy_it(path, names)}")
         if (other := seen.get(path.name)) is not None:
-            raise InvalidInput(f"{path}: {other} would be /in/{path.name} as well; {_copy_it(path)}")
+            raise InvalidInput(f"{path}: {other} would be /in/{path.name} as well; {_copy_it(path, names)}")
         if path.is_symlink():
             raise InvalidInput(f"{path}: is a link, which is not followed; name the file that it leads to")
         seen[path.name] = path
@@ -169,13 +170,14 @@ def _read_inputs(paths: Sequence[Path]) -> list[tuple[InputFile, bytes]]:
     return read
 
 
-def _copy_it(path: Path) -> str:
-    """The line that gives a file a name that an input can have, and that no other file has here."""
+def _copy_it(path: Path, names: Collection[str]) -> str:
+    """The line that gives a file a name that an input can have, that no other file has here, and no other input."""
     plain = unicodedata.normalize("NFKD", path.name).encode("ascii", "ignore").decode()
     name = _NOT_IN_NAMES.sub("-", plain).lstrip("-")[-_NAME_KEPT:]
     if not name or name.startswith("."):
         name = f"input{name}"
-    free = next(found for found in chain((name,), (f"{n}-{name}" for n in count(2))) if not os.path.lexists(found))
+    tried = chain((name,), (f"{n}-{name}" for n in count(2)))
+    free = next(each for each in tried if each not in names and not os.path.lexists(each))
     return f"give it another name: {shlex.join(['cp', '--', str(path), free])}"
 
 

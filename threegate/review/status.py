@@ -193,12 +193,13 @@ def in_order(lines: Iterable[Line]) -> list[Line]:
     """Those that an operator must act on first: approved ones that wait for an act, then by risk, and the newest of one
     risk first. What has ended comes last, the latest first.
     """
-    return sorted(lines, key=_turn)
+    newest = sorted(lines, key=lambda line: line.file, reverse=True)  # a name begins with a time
+    return sorted(newest, key=_turn)
 
 
-def _turn(line: Line) -> tuple[tuple[int, bool, int], float, str]:
+def _turn(line: Line) -> tuple[tuple[int, bool, int], float]:
     moment = line.entry.changed if line.next == "ended" else line.entry.since
-    return line.urgency, -moment.timestamp(), line.file
+    return line.urgency, -moment.timestamp()
 
 
 def count_ended(workspace: Workspace) -> int:

@@ -79,7 +79,7 @@ def _parts(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
 
 
 def _count(left: int, total: int, width: int) -> list[str]:
-    return own(f"{left} of {total} are folded: {SHOW_ALL}", width=width, indent=0)
+    return own(f"folded: {left} of {total}; all of them: {SHOW_ALL}", width=width, indent=0)
 
 
 def _title(group: str, entries: Sequence[Entry], more: str = "") -> str:

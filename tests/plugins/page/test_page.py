@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -96,6 +96,19 @@ def lines_of(item: Item) -> list[str]:
     if isinstance(item, Listing | Quote):
         texts = [item.head, item.text]
     return [" ".join(foreign(line).split()) for text in texts for line in text.split("\n")]
+
+
+def test_the_overview_has_the_riskiest_and_newest_first(bench: Bench) -> None:
+    """The order of `threegate status`."""
+    now = datetime.now(UTC)
+    for age, (slug, risk) in enumerate((("new", "low"), ("old", "low"), ("between", "medium"), ("risky", "high"))):
+        bench.draft(f"req-{slug}", slug=slug, risk=risk, data=None, created=now - timedelta(seconds=5 + age))
+    for slug in ("between", "old", "new"):  # the time in this folder is that of its last change
+        path = next(bench.workspace.inbox.glob(f"*-{slug}.md"))
+        path.chmod(0o640)
+    shown = words(client_of(bench.workspace).get())
+    places = [shown.index(f"Z-{slug}.md") for slug in ("risky", "between", "new", "old")]
+    assert places == sorted(places)
 
 
 def test_the_command_is_exact_and_works(tmp_path: Path) -> None:
