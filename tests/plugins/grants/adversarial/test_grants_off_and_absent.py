@@ -206,13 +206,13 @@ def test_one_that_was_revoked_stays_revoked(ran: Bench, switch: Switch) -> None:
 def test_an_approval_of_one_request_does_not_hang_on_grants_and_a_grant_hangs_on_all_that_decides(
     ran: Bench, switch: Switch
 ) -> None:
-    """Whoever signs a request sees it; a grant signs none, so that any other policy is one that it was not given for."""
+    """Whoever signs a request sees it; a grant signs none, so any other policy is not the one it was given for."""
     switch(False)
     path = ran.approve(ran.draft("req-2", slug="two")).path
     switch(True)
     assert why(ran, path) == []
     give(ran)
-    under = promoted(ran)
+    under = promoted(ran, "req-3")
     assert why(ran, under) == []
     for setting in ({"approval__quorum__high": 2}, {"requesters__4000000": "x"}, {"secrets__a__env": "A"}):
         before = ran.workspace.settings_file.read_bytes()
