@@ -163,6 +163,20 @@ def test_what_an_approval_depends_on_voids_it_and_the_line_works(
             assert fresh is not None and Path(fresh[1]).exists()
 
 
+def test_a_program_of_which_the_card_warned(bench: Bench, tmp_path: Path) -> None:
+    """The Job of a request that says itself that it is of high risk stays: what was shown does not."""
+    runner, name = CountingRunner(), request_id("warned")
+    draft = bench.workspace.inbox / f"{name}.md"
+    draft.write_text(era_draft(name, "jq .").replace("Risk level: low", "Risk level: high"))
+    bench.settings(request__programs=["sort"])
+    with small_engine(tmp_path / "s", IMAGE):
+        path = bench.approve(draft).path
+        bench.settings(request__programs=["sort", "jq"])
+        ended = ends(bench, path, runner)
+    assert (ended.code, runner.runs.total()) == ("shown_changed", 0)
+    assert ended.message.startswith("request.programs changed")
+
+
 def test_limits_below_a_waiting_request_refuse_it(bench: Bench) -> None:
     """They are not in the policy: gate 1 reads the approved file with today's."""
     runner = CountingRunner()
