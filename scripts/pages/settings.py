@@ -33,10 +33,10 @@ def _lines() -> Iterator[str]:
     yield "comes from the file. `scripts/generate_docs.py` makes this page."
     yield ""
     yield (
-        "Settings that decide what may run are part of the policy that an operator signs. If you change one, "
-        "waiting approvals are refused"
+        "A change of a setting voids the waiting approvals of requests that depend on it, and no others "
+        "([the list](spec/2-approval.md#policy)). The refusal names"
     )
-    yield "with `policy_changed`. `audit`, `witnesses`, `metrics`, `notify` and the budgets are not part of the policy."
+    yield "the setting, and `threegate draft --again` makes a fresh draft."
     tables: dict[str, list[str]] = {}
     for name, kind, rule in setting_rows():
         tables.setdefault(name.rpartition(".")[0] or name, []).append(_row(name, kind, rule))

@@ -122,6 +122,36 @@ def test_another_platform_is_refused_in_its_own_words(approved: Approved) -> Non
     assert refusal.value.code == "job_changed"
 
 
+NAMES = ("approval.quorum", "secrets")
+AGAIN = "draft it again: threegate draft --again req-1"
+SINCE: list[tuple[dict[str, Any], str, str]] = [
+    ({"policy_sha256": "cd" * 32}, "policy_changed", "settings, contracts or versions"),
+    ({"policy_sha256": "cd" * 32, "changed_policy": lambda: NAMES}, "policy_changed", "approval.quorum, secrets"),
+    ({"shown_sha256": lambda: "0" * 64}, "shown_changed", "what is shown of it"),
+    ({"shown_sha256": lambda: "0" * 64, "changed_text": lambda: NAMES}, "shown_changed", "approval.quorum, secrets"),
+]
+
+
+@pytest.mark.parametrize(("changes", "code", "named"), SINCE)
+def test_a_void_approval_names_what_changed_and_what_to_type(
+    approved: Approved, changes: dict[str, Any], code: str, named: str
+) -> None:
+    with pytest.raises(Refused) as refusal:
+        check_launch(approved.facts(**changes))
+    assert (refusal.value.code, str(refusal.value)) == (code, f"{named} changed since it was approved; {AGAIN}")
+
+
+def test_another_meaning_names_the_setting_if_there_is_one(approved: Approved) -> None:
+    other = replace(approved.job, effective_risk="high")
+    for known, said in (
+        (NAMES, f"approval.quorum, secrets changed since it was approved; {AGAIN}"),
+        ((), "the request "),
+    ):
+        with pytest.raises(Refused) as refusal:
+            check_launch(approved.facts(job=other, changed_text=lambda known=known: known))
+        assert refusal.value.code == "job_changed" and str(refusal.value).startswith(said)
+
+
 def test_approved_before_created_is_refused(key: Path) -> None:
     request = material.make_request(created_utc=APPROVED + timedelta(seconds=1))
     assert code_of(material.approve(key, request).facts()) == "not_yet_valid"

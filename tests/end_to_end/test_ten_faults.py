@@ -260,6 +260,30 @@ def test_5_a_bad_settings_key(place: Place) -> None:
     place.once()
 
 
+def test_5_a_setting_that_an_approval_depends_on(place: Place) -> None:
+    """Beside the ten: the line names the setting, and what it says to type works."""
+    for values, line in (
+        ({"results.release": "never"}, "policy_changed: results.release changed"),
+        ({"approval.quorum.low": 2}, "shown_changed: approval.quorum changed"),
+    ):
+        approved(place)
+        set_values(place.root / "threegate.toml", values)
+        done = place.once()
+        again = "draft it again: threegate draft --again <id>"
+        told(done.err, f"refused      request=<id> what={line} since it was approved; {again}")
+        found = re.search(r"threegate (draft --again \S+)", done.err)
+        assert found is not None
+        place.run(*found[1].split(), expect=0)
+
+
+def test_5_nobody_can_sign(place: Place) -> None:
+    place.run("operator", "revoke", "operator", expect=0)
+    seen = " ".join(place.run("status", expect=0).out.split())
+    why = "no key of tool-exec/operators is valid now"
+    line = f"operators nobody can sign: {why}: threegate operator add NAME --key KEY.pub"
+    told(seen.replace(" operators ", "\noperators ").replace("KEY.pub", "KEY.pub\n"), line)
+
+
 def test_6_a_contract_with_a_typo(place: Place) -> None:
     contracts = Path(__file__).resolve().parents[2] / "docs" / "examples" / "contracts" / "threegate"
     for path in contracts.iterdir():

@@ -14,7 +14,7 @@ from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import parse_settings
 from threegate.core.workspace import Workspace
-from threegate.judgement.policy import Policy, load_policy, make_policy
+from threegate.judgement.policy import Policy, changed_parts, load_policy, make_policy
 
 CONTRACTS = folder({"threegate.monty": {}})
 BY_STAGE = folder(
@@ -57,19 +57,54 @@ def test_the_same_bytes_give_the_same_policy() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        policy("[approval]\nttl = '2h'"),
-        policy("[request]\nmax_memory_mb = 64"),
+        policy("[approval]\nsignature = 'optional'"),
+        policy("[results]\nrelease = 'never'"),
+        policy("[aana]\nrisk_domain = 'finance'"),
+        policy("[principals.core]\ntier = 'L2'"),
         policy(files={}),
         policy(files={**CONTRACTS, "notes.yaml": b"# a comment\n"}),
         policy(seccomp="1" * 64),
-        policy("[runners.era]\nrequire_readback = true"),
-        policy("[runners.era]\nengine = 'unix:///run/other.sock'"),
         policy("[contracts]\nmode = 'shadow'"),
     ],
-    ids=["ttl", "maximum", "no contracts", "one more file", "seccomp", "read back", "engine", "mode"],
+    ids=["signature", "release", "domain", "principals", "no contracts", "one more file", "seccomp", "mode"],
 )
-def test_what_can_change_a_decision_changes_the_digest(other: Policy) -> None:
-    assert other.digest != policy().digest
+def test_what_can_change_a_decision_changes_both_digests(other: Policy) -> None:
+    assert other.digest != policy().digest and other.standing != policy().standing
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[approval]\nttl = '2h'",
+        "[approval.quorum]\nhigh = 2",
+        "[approval]\npasskey_origin = 'https://approve.example.org:8443'",
+        "[request]\nmax_memory_mb = 64",
+        "[request]\nprograms = ['jq']",
+        "[requesters]\n1000 = 'core'",
+        "[secrets.github]\nenv = 'TOKEN'",
+        "[runners.era]\nrequire_readback = true",
+        "[runners.era]\nengine = 'unix:///run/other.sock'",
+    ],
+)
+def test_what_an_approval_signs_otherwise_is_only_in_that_of_grants(text: str) -> None:
+    """Job, signed text and the checks with today's settings have it (test_void_approvals.py); a grant signs none."""
+    other = policy(text)
+    assert other.digest == policy().digest and other.standing != policy().standing
+
+
+def test_the_names_of_what_changed() -> None:
+    asked = policy(files=BY_STAGE)
+    assert changed_parts(asked.document, asked.document) == ()
+    other = policy("[results]\nrelease = 'never'", {**CONTRACTS, "more.yaml": b"#\n"}, seccomp="1" * 64, environment={})
+    assert changed_parts(asked.document, other.document) == (
+        "results.release",
+        "contracts/more.yaml",
+        "contracts/threegate.monty.yaml",
+        "the variable STAGE",
+        "the version of seccomp",
+    )
+    older = asked.document.replace(b"threegate-policy/2", b"threegate-policy/1")
+    assert changed_parts(older, other.document) == ("the version of ThreeGate",)
 
 
 @pytest.mark.parametrize("name", ["image", "egress_image", "runtime", "root"])

@@ -24,7 +24,7 @@ def without_id(policy: Policy) -> Policy:
 
 
 def test_a_new_policy_makes_a_new_context_and_leaves_the_old_one(bench: Bench, context: Context) -> None:
-    bench.settings(approval__ttl="2h")
+    bench.settings(results__release="never")
     new = replace(context, policy=bench.context.policy)
     assert new.policy.digest != context.policy.digest
     shared = ("workspace", "trail", "contracts", "decisions", "runners", "on_end")
@@ -38,7 +38,7 @@ def test_a_command_has_no_runner_and_reads_everything_now(bench: Bench) -> None:
     assert not first.runners and first.boot_nonce == ""
     assert first.workspace_id == first.policy.settings.workspace.id != ""
     first.on_end("req-1", "succeeded")
-    bench.settings(approval__ttl="2h")
+    bench.settings(results__release="never")
     later = open_context(bench.workspace, first.contracts, first.trail)
     assert later.policy.digest != first.policy.digest
     assert later.trail is first.trail and later.contracts is first.contracts

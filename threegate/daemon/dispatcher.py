@@ -29,6 +29,7 @@ from threegate.launch.completion import refuse_unrunnable, write_waiting
 from threegate.launch.context import Context
 from threegate.launch.pipeline import launch
 from threegate.request.job import Job
+from threegate.review.status import VOID_CODES
 from threegate.runners.backend import running
 from threegate.runners.interface import Control
 from threegate.runners.live_output import LiveOutputFile
@@ -369,7 +370,7 @@ class Dispatcher:
                 moved += 1
                 self._ends += 1
                 self.waits.pop(name, None)
-                what = f"{answer.code}: {answer.message}" if answer.message else answer.code
+                what = f"{answer.code}: {answer.message}" if answer.code in VOID_CODES else answer.code
                 self.log.say(answer.event, request=entry.approved.request_id, what=what)
         if moved:
             for wait in self.waits.values():

@@ -18,6 +18,7 @@ from threegate.approval.shown import request_sections
 from threegate.approval.shown.escaped_lines import fitted, render_sections
 from threegate.approval.shown.request_sections import (
     ShownRequest,
+    changed_settings,
     exposure_items,
     shown_request,
     shown_sha256,
@@ -27,6 +28,7 @@ from threegate.approval.shown.request_sections import (
 from threegate.audit.audit_verify import verify_workspace
 from threegate.cli import execute as run
 from threegate.core.screen_parts import Section
+from threegate.core.settings import parse_settings
 from threegate.launch.approved_file import Approved, Ended, read_approved
 from threegate.request.action import ActionText, Command, Script
 from threegate.request.exposure import Exposure
@@ -76,6 +78,60 @@ def test_it_says_by_what_a_command_runs(bench: Bench) -> None:
     assert "watched, not enforced by the kernel, where the daemon has no cgroup of its own" in words
     contained = text(image=f"sha256:{image}", runtime="runsc")
     assert "OCI runtime  runsc" in contained and "  image " in contained and "watched" not in contained
+
+
+ENGINE = "[runners.era]\nengine = 'unix:///e.sock'\nrequire_readback = true\n"
+GITHUB = {"tool": "github.issue_create_approved", "proposal_sha256": "b" * 64}
+RELIED: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
+    "Monty": (ENGINE, {}, ()),
+    "a container": (
+        ENGINE,
+        {"backend": "ERA", "image": "sha256:1"},
+        ("engine      | unix:///e.sock", "readback     refused if one of its walls cannot be read back"),
+    ),
+    "bubblewrap": (ENGINE, {"backend": "ERA", "runtime": "bubblewrap"}, ("readback     refused",)),
+    "defaults": ("", {"backend": "ERA"}, ()),
+    "a variable": (
+        "[secrets.github]\nenv = 'TOKEN'\npath = '/repos/a/b/issues'\n",
+        GITHUB,
+        ("secret      | github: the variable TOKEN; for POST api.github.com/repos/a/b/issues",),
+    ),
+    "a file": (
+        "[secrets.github]\nfile = '/etc/token'\nmethod = 'PUT'\n",
+        GITHUB,
+        ("secret      | github: the file /etc/token; for PUT api.github.com",),
+    ),
+    "no secret": ("[secrets.other]\nenv = 'TOKEN'\n", GITHUB, ("secret      | github: secrets.github is not set",)),
+    "another's secret": ("[secrets.github]\nenv = 'TOKEN'\n", {}, ()),
+}
+
+
+@pytest.mark.parametrize("name", RELIED)
+def test_it_has_the_settings_that_this_request_depends_on(bench: Bench, name: str) -> None:
+    """They are not in the policy digest: a change of them is a change of this text, for these requests only."""
+    text, changes, lines = RELIED[name]
+    settings = parse_settings(text.encode())
+    context = bench.context
+    with open_reviewed_draft(context, read_draft(bench.workspace, bench.draft())) as reviewed:
+        job = replace(reviewed.job, **changes)
+        shown = shown_request(reviewed.request, job, settings, operator="alice", owner=reviewed.owner)
+    found = [
+        line.strip()
+        for line in signed_text(shown).decode().splitlines()
+        if line[2:14].strip() in ("engine", "readback", "secret")
+    ]
+    assert len(found) == len(lines) and all(map(str.startswith, found, lines))
+
+
+def test_what_changed_is_named_by_our_labels_and_never_by_foreign_text() -> None:
+    signed = "  you sign as  alice; 1 signature is needed\n  purpose     | one\n  secret      | a: the variable B\n"
+    today = signed.replace("1 signature is", "2 signatures are")
+    assert changed_settings(signed.encode(), today.encode()) == ("approval.quorum",)
+    assert changed_settings(signed.encode(), signed.replace("| one", "| engine").encode()) == ()
+    foreign = signed.replace("| one", "| one\n              |   engine       x")
+    assert changed_settings(signed.encode(), foreign.encode()) == ()
+    assert changed_settings(signed.encode(), signed.encode()) == ()
+    assert changed_settings(signed.encode(), b"") == ("approval.quorum", "secrets")
 
 
 def test_everything_that_is_signed_is_on_the_screen(bench: Bench) -> None:

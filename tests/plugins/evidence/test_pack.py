@@ -85,7 +85,7 @@ def test_contracts_and_settings_in_force_are_in_the_pack(bench: Bench, outside: 
     ((digest),) = told["contracts"].values()
     assert before["contracts"] == {}, "the one of before is kept, too"
     assert (packed.path / "contracts" / digest).read_bytes() == contract.read_bytes()
-    assert told["settings"]["approval"]["ttl"] and approved.path.name
+    assert told["settings"]["approval"]["signature"] and approved.path.name
     assert index(packed)["policies_not_kept"] == []
     contract.write_text(contract.read_text().replace("low", "high") + "\n# another\n")
     assert len(list((write_pack(bench.workspace, tmp_path / "later").path / "policies").iterdir())) == 2

@@ -131,7 +131,7 @@ def test_who_gives_what_waits_and_what_the_policy_ends(ran: Bench) -> None:
     assert len(use_grants(ran.context)) == 1, "what waits counts as promised"
     assert [path.exists() for path in paths].count(True) == 1
     give(ran)
-    ran.settings(request__max_memory_mb=2048)
+    ran.settings(results__release="never")
     assert use_grants(ran.context) == [], "another policy"
 
 

@@ -357,6 +357,7 @@ def signed_text(view: ShownRequest) -> bytes:
 
 _SETTINGS: Final = {
     "risk": "request.programs",
+    "the program": "request.programs",
     "asked by": "requesters",
     "you sign as": "approval.quorum",
     "engine": "runners.era.engine",
@@ -372,7 +373,7 @@ def changed_settings(signed: bytes, today: bytes) -> tuple[str, ...]:
     """The settings because of which the text of a request is another one than was signed, as far as its lines tell."""
     differing = set(signed.splitlines()) ^ set(today.splitlines())
     labels = {line.decode("utf-8", "replace")[_LABEL].strip() for line in differing}
-    return tuple(setting for label, setting in _SETTINGS.items() if label in labels)
+    return tuple(dict.fromkeys(setting for label, setting in _SETTINGS.items() if label in labels))
 
 
 def shown_sha256(view: ShownRequest) -> str:

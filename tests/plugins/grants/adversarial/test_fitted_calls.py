@@ -164,7 +164,7 @@ def test_another_contract_or_policy(tools: GrantingBench) -> None:
     tools.contract("issue", "write")
     assert use_grants(tools.bench.context, [draft]) == [] and "policy_changed" in codes(tools, promoted.path)
     tools.contract("issue", "read")
-    tools.bench.settings(request__max_memory_mb=2048)
+    tools.bench.settings(results__release="never")
     assert use_grants(tools.bench.context, [draft]) == [] and codes(tools, promoted.path) == ["policy_changed"]
 
 

@@ -203,14 +203,22 @@ def test_one_that_was_revoked_stays_revoked(ran: Bench, switch: Switch) -> None:
     assert why(ran, path) == ["grant_missing"] and uses(ran, grant) is None
 
 
-def test_the_policy_is_another_one_while_it_is_off_so_nothing_signed_then_runs_afterwards(
+def test_an_approval_of_one_request_does_not_hang_on_grants_and_a_grant_hangs_on_all_that_decides(
     ran: Bench, switch: Switch
 ) -> None:
-    """And the other way round: an approval of one policy is none of the other."""
+    """Whoever signs a request sees it; a grant signs none, so any other policy is not the one it was given for."""
     switch(False)
     path = ran.approve(ran.draft("req-2", slug="two")).path
     switch(True)
-    assert why(ran, path) == ["policy_changed"]
+    assert why(ran, path) == []
+    give(ran)
+    under = promoted(ran, "req-3")
+    assert why(ran, under) == []
+    for setting in ({"approval__quorum__high": 2}, {"requesters__4000000": "x"}, {"secrets__a__env": "A"}):
+        before = ran.workspace.settings_file.read_bytes()
+        ran.settings(**setting)
+        assert why(ran, under) == ["policy_changed"]
+        ran.workspace.settings_file.write_bytes(before)
 
 
 def test_without_its_file_nothing_runs_unsigned(ran: Bench, switch: Switch) -> None:
