@@ -161,6 +161,8 @@ class CpuShare:
         self._folder = _ROOT / "cpu" / name if version_1 else _ROOT / name
         quota = max(1000, int(cpus * _PERIOD_US))  # the kernel accepts no less than a millisecond
         try:
+            if not version_1:  # a machine on which nobody is logged in may not have switched it on
+                (_ROOT / "cgroup.subtree_control").write_text("+cpu")
             self._folder.mkdir()
             if version_1:
                 (self._folder / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
