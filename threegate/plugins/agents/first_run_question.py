@@ -107,7 +107,7 @@ def _lines(missing: Missing, root: Path) -> list[str]:
             lines.append(f"operator   {key.fingerprint} ({key.described}), who signs what may happen")
         else:
             lines.append(
-                f"operator   a new key, {_short(own_key_file())}; whoever reads the file can sign (p: with a passphrase)"
+                f"operator   a new key, {_short(own_key_file())}; who reads the file can sign (p: with a passphrase)"
             )
         lines.append(f"project    {root}: the agent gets a copy, and what you sign is applied there{_remark(root)}")
     if missing.model is not None:
