@@ -126,7 +126,6 @@ NOT_RUN = {
     "threegate run": "runs until it is stopped: every test with a daemon",
     "sudo apt-get install bubblewrap socat": "changes the machine",
     "pip install 'threegate[agents,mcp]'": "changes the environment",
-    "cd ~/app": "needs a project",
     "threegate agent run codex": "needs an empty home: tests/plugins/agents/first_run/test_first_run.py",
     "threegate agent run codex --project ~/app": "tests/plugins/agents/test_real_agents_session.py",
     "threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'": "tests/plugins/agents/test_agent_run_command.py",  # noqa: E501
