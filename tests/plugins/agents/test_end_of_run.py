@@ -10,9 +10,9 @@ import subprocess
 
 import pytest
 
-from tests.plugins.agents.end_of_run import CHANGES, daemons, may_open, open_review, word_of
 from tests.plugins.agents.people import Person, as_account
 from tests.plugins.agents.person_at_terminal import on_terminal
+from tests.plugins.agents.person_at_the_end import CHANGES, daemons, may_open, open_review, word_of
 from tests.support import monty_draft, request_id, wait_until
 from threegate.core.settings import parse_settings
 from threegate.daemon.own_daemon import environment_without_keys

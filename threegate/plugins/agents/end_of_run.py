@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from select import select
@@ -34,8 +35,8 @@ from threegate.plugins.agents.propose import draft_changes
 from threegate.plugins.agents.terminal import settled
 from threegate.plugins.agents.work_changes import keep_bases, was_proposed
 from threegate.plugins.changes.change_draft import left_out_lines
+from threegate.plugins.changes.change_outcome import outcome_lines
 from threegate.plugins.changes.make import MadeChangeSet
-from threegate.plugins.changes.outcome import outcome_lines
 from threegate.review.follow import follow
 from threegate.review.show import show_request
 
@@ -72,7 +73,8 @@ class EndOfRun:
         """Report how a run ended and, if wanted, draft its changes, and those on branches that are not checked out;
         return the digest of the change set of its files.
         """
-        if finished.changes is not None and not self._stopped() and on_terminal():
+        changes = finished.changes
+        if changes is not None and not self._stopped() and on_terminal():
             if settled(self._stopped):
                 self._offer()
             elif self._propose == "ask":
@@ -230,11 +232,14 @@ def wait_for(workspace: Workspace, approved: Sequence[Promoted]) -> None:
     for promoted in approved:
         if promoted.waits_for_quorum:
             continue
-        name = promoted.path.name
+        name, since, told = promoted.path.name, time.monotonic(), False
         try:
             for line in follow(workspace, show_request(workspace, name)):
                 if line.next == "operator" or (line.state != "running" and not workspace.daemon_lock_held()):
                     break
+                if not told and time.monotonic() - since > limits.DAEMON_END_SECONDS:
+                    told = True
+                    invocation.say(f"waiting for {name}; Ctrl-C leaves it to the daemon", err=True)
             for said in outcome_lines(show_request(workspace, name), threegate):
                 invocation.say(said, copied=True)
         except (InvalidInput, Unavailable) as error:

@@ -10,9 +10,9 @@ import subprocess
 
 import pytest
 
-from tests.plugins.agents.end_of_run import CHANGES, daemons, open_review, word_of
 from tests.plugins.agents.people import Person, as_account
 from tests.plugins.agents.person_at_terminal import Screen, on_terminal
+from tests.plugins.agents.person_at_the_end import CHANGES, daemons, open_review, word_of
 from tests.support import wait_until
 
 REQUESTS = "echo 'not a request' >/run/inbox/TR-1.md; : >asked; sleep 60"

@@ -10,9 +10,9 @@ import subprocess
 import pyte
 import pytest
 
-from tests.plugins.agents.end_of_run import CHANGES, may_open, open_review, word_of
 from tests.plugins.agents.people import Person, as_account
 from tests.plugins.agents.person_at_terminal import Screen, on_terminal
+from tests.plugins.agents.person_at_the_end import CHANGES, may_open, open_review, word_of
 from threegate.core import limits
 
 FALSE_WORD = b"bababa"
