@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 sys.path.insert(0, str(ROOT))
 
-from scripts.type_tour import tour, type_in_terminal  # noqa: E402
+from scripts.type_tour import ANSWERS, tour, type_in_terminal  # noqa: E402
 
 _STEPS = 0
 
@@ -151,7 +151,7 @@ def check(home: Path) -> None:
 
     step("the first request of docs/first-request.md, typed as the page shows it")
     (home / "tour").mkdir()
-    code, shown = type_in_terminal(tour().replace("/tmp/", f"{home}/tour/"), home / "tour", "yes\n", 300, python.parent)
+    code, shown = type_in_terminal(tour().replace("/tmp/", f"{home}/tour/"), home / "tour", ANSWERS, 300, python.parent)
     hold(code == 0 and "trail verifies" in shown, f"the tour ends well:\n{shown}")
 
     step("every command of the documentation is there, and every --help")

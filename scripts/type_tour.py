@@ -1,5 +1,5 @@
 """Types the commands of docs/first-request.md exactly as the page shows them, into a shell at a terminal, and answers
-`approve`.
+`init` and `approve`.
 
 Standard library only: a newcomer's machine has nothing else. Usage: python3 scripts/type_tour.py, after `make demo`.
 """
@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+ANSWERS = "no\nyes\n"
+"""`init`: a key without a passphrase; `approve`: yes."""
 
 
 def blocks(text: str) -> list[str]:
@@ -40,6 +42,7 @@ def type_in_terminal(
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(home)
+        os.environ.pop("SSH_AUTH_SOCK", None)  # a newcomer without a key
         os.environ.update(
             HOME=str(home),
             PATH=f"{commands or Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -70,7 +73,7 @@ def main() -> int:
     """Type the tour in a folder of its own; 0 when the request succeeded and the trail verifies."""
     home = Path(tempfile.mkdtemp(prefix="threegate-tour-"))
     try:
-        code, shown = type_in_terminal(tour(), home, "yes\n", 300, ROOT / ".venv" / "bin")
+        code, shown = type_in_terminal(tour(), home, ANSWERS, 300, ROOT / ".venv" / "bin")
         print(shown)
         results = [path.read_text("utf-8") for path in (home / "ws" / "tool-exec" / "results").glob("TS-*.md")]
     finally:

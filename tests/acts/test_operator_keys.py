@@ -114,6 +114,19 @@ def test_of_many_files_some_are_looked_at(home: Path, monkeypatch: pytest.Monkey
     assert len(operator_keys()) == 3, "too short to approve"
 
 
+def test_the_agent_is_asked_once(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many locked keys there are: it may take its two seconds."""
+    program, log = tmp_path / "ssh-add", tmp_path / "log"
+    program.write_text(f"#!/bin/sh\necho >>{log}\nexit 2\n")
+    program.chmod(0o700)
+    monkeypatch.setattr("threegate.approval.ssh_agent.SSH_ADD", str(program))
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "socket"))
+    for name in ("id_ed25519", "one", "two"):
+        lock(make_key(home / ".ssh" / name))
+    assert [key.asks for key in operator_keys()] == ["passphrase"] * 3
+    assert log.read_text() == "\n"
+
+
 def test_hostile_files_are_no_keys(home: Path) -> None:
     ssh = home / ".ssh"
     os.mkfifo(ssh / "fifo.pub")

@@ -163,10 +163,12 @@ def _of_file(path: Path, held: Sequence[PublicLine], *, named: bool = False) -> 
         # What is in ssh-agent too may ask there (`ssh-add -c`); a file without a passphrase never does.
         if line.key in in_agent and not silent:
             yield replace(_only_in_agent(line), private=None if known is None else private)
-        elif known is not None or named:
+        elif known is None and named:
+            yield replace(_only_in_agent(line), where="file", signs_with=file)
+        elif known is not None:
             ours = private == own_key_file()
             where: Where = "threegate" if ours else "token" if line.key.hardware else "file"
-            yield OperatorKey(line, where, private, file, what_it_asks(file))
+            yield OperatorKey(line, where, private, file, known.asks)
 
 
 def _in_its_time(key: PublicKey) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from scripts.type_tour import ROOT, tour, type_in_terminal
+from scripts.type_tour import ANSWERS, ROOT, tour, type_in_terminal
 
 
 def test_a_first_request_by_hand(tmp_path: Path) -> None:
-    code, shown = type_in_terminal(tour().replace("/tmp/", f"{tmp_path}/"), tmp_path, "yes\n")
+    code, shown = type_in_terminal(tour().replace("/tmp/", f"{tmp_path}/"), tmp_path, ANSWERS)
     assert code == 0, shown
     assert "trail verifies" in shown
     results = list((tmp_path / "ws" / "tool-exec" / "results").glob("TS-*.md"))
