@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
+
 def blocks(text: str) -> list[str]:
     """The fenced blocks of a Markdown text."""
     return re.findall(r"^```[a-z]*\n(.*?)^```", text, re.M | re.S)

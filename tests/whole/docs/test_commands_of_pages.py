@@ -136,7 +136,7 @@ NOT_RUN = {
     "sudo apt-get install bubblewrap socat": "changes the machine",
     "pip install 'threegate[agents,mcp]'": "changes the environment",
     "sudo apt-get install bubblewrap socat pipx": "the same",
-    "threegate agent run codex": "needs the agent: tests/whole/docs/test_agent_pages.py",
+    "threegate agent run codex": "needs an empty home: tests/plugins/agents/first_run/test_first_run.py",
     "threegate agent run codex --project ~/app": "tests/plugins/agents/test_real_agents_session.py",
     "threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'": "tests/plugins/agents/test_agent_run_command.py",  # noqa: E501
     "threegate agent list": "the same",

@@ -20,6 +20,7 @@ import typer
 from threegate.acts.operator_keys import key_to_enrol, operator_keys, own_key_file
 from threegate.approval.signature import SSH_KEYGEN
 from threegate.cli import invocation
+from threegate.cli.key_question import WITH
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, Unavailable
 from threegate.core.extras import Extra, require_extra
 from threegate.core.settings import Settings
@@ -92,7 +93,7 @@ def _ask(missing: Missing, profile: str, root: Path) -> Workspace:
             raise InvalidInput("no key was given; nothing was made") from None
     workspace, made = make_missing(missing, typed=typed, passphrase=answer == "p")
     invocation.warn("made, and undone by: " + UNDO)
-    invocation.put([f"  {line}" for line in made], err=True)
+    invocation.put([f"  {line}" for line in (*made, *((WITH,) if answer == "p" else ()))], err=True)
     return workspace
 
 
@@ -106,15 +107,14 @@ def _lines(missing: Missing, root: Path) -> list[str]:
             lines.append(f"operator   {key.fingerprint} ({key.described}), who signs what may happen")
         else:
             lines.append(
-                f"operator   a new key, {_short(own_key_file())}, without a passphrase: whoever reads the file can "
-                "sign (p: with one, which decisions after an agent's run need ssh-agent or a second terminal for)"
+                f"operator   a new key, {_short(own_key_file())}; who reads the file can sign (p: with a passphrase)"
             )
         lines.append(f"project    {root}: the agent gets a copy, and what you sign is applied there{_remark(root)}")
     if missing.model is not None:
         lines.append(f"model      {_model_line(missing.model)}")
     if missing.workspace is None and os.geteuid() != 0:
         lines.append(
-            "daemon     runs while an agent does and applies what you sign; always: threegate settings service"
+            "daemon     while an agent runs, it applies what you sign; to keep one: threegate settings service install"
         )
     return [f"  {line}" for line in lines]
 

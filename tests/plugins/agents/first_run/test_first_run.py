@@ -16,13 +16,14 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import missing, slow
-from tests.ordinary_user import python
+from tests.ordinary_user import as_account, python
 from tests.plugins.agents.conftest import jail_programs
 from tests.plugins.agents.first_run.newcomer import Newcomer, Session, newcomer, without
 from tests.plugins.agents.npm_agents import Unavailable, install
 from tests.plugins.agents.people import REPOSITORY
 from tests.plugins.agents.real_agents import AGENTS
 from tests.plugins.agents.scripted_model import Model, NextStep, Say
+from tests.support import make_key, wait_until
 
 SIGN = [(r"Go on\?", "\r"), (r"or ([a-z]{6}) to read and sign them here\]", r"\1" "\r"), (r"\[q\]uit >", "a\r")]
 """Everything that is typed from nothing to an applied change."""
@@ -202,6 +203,29 @@ def test_a_key_in_the_agents_own_variable_is_named(who: Newcomer) -> None:
     settings = (who.workspace / "threegate.toml").read_text()
     assert '[secrets.claude]\nhost = "api.anthropic.com"\nenv = "ANTHROPIC_API_KEY"' in settings, settings
     assert [path for path in who.root.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.slow
+def test_a_passphrase_key_in_ssh_agent_is_the_operators(who: Newcomer) -> None:
+    """It is shown by its fingerprint before the answer, and nothing of it is asked for."""
+    account, socket = as_account(who.account), who.root / "agent.sock"
+    (who.home / ".ssh").mkdir(mode=0o700)
+    key = make_key(who.home / ".ssh/id_ed25519")
+    who.own()
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL, **account)
+    try:
+        wait_until(socket.exists)
+        who.environment["SSH_AUTH_SOCK"] = str(socket)
+        for words in (["ssh-add", "-q", key], ["ssh-keygen", "-q", "-p", "-P", "", "-N", "a secret", "-f", key]):
+            subprocess.run(words, env=who.environ(), check=True, **account)
+        told = subprocess.run(["ssh-keygen", "-lf", f"{key}.pub"], check=True, capture_output=True, text=True).stdout
+        done = who.at_terminal(*RUN, answers=SIGN)
+        assert f"operator   {told.split()[1]} (~/.ssh/id_ed25519, in ssh-agent)" in done.text, done.text
+        assert "assphrase" not in done.text and not who.key.exists()
+        applied_and_undone(who, done)
+    finally:
+        agent.kill()
+        agent.wait()
 
 
 FAILURES = {
