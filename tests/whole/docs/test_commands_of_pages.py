@@ -55,6 +55,12 @@ NOT_RUN = {
     "make newest": "installs what is not locked; a step of docs/release.md",
     "make deb": "takes half a minute: tests/whole/packaging/test_deb.py, the long form",
     "sudo apt-get install git make python3-venv": "changes the machine: scripts/try_readme has these in its Debian",
+    "sudo apt-get install python3-venv git make openssh-client bubblewrap socat": "the same",
+    "git clone URL threegate": "needs an address; scripts/try_readme makes the clone",
+    "threegate init ws --operator alice --key ~/key.pub": (
+        "needs a key in an ssh-agent: tests/approval/test_keys_for_real.py"
+    ),
+    "threegate approve ID --as alice --key ~/key.pub": "the same",
     "sudo apt-get install ./dist/threegate_*.deb": (
         "changes the machine: tests/whole/packaging/test_deb.py types it on an empty one"
     ),
