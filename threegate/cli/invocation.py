@@ -79,7 +79,7 @@ def threegate_here(workspace: Workspace) -> str:
     with suppress(NoWorkspace):
         if find_workspace().root.samefile(workspace.root):
             return "threegate"
-    return f"threegate --workspace {shlex.quote(str(workspace.root))}"
+    return shlex.join(("threegate", "--workspace", str(workspace.root)))
 
 
 def context_here() -> Context:

@@ -24,13 +24,13 @@ APPROVAL: Final[dict[str, str]] = {
     "signer_expired": "the key or certificate has expired or is not valid yet",
     "statement_mismatch": "a genuine signature about something else (another request, a copy under another name)",
     "request_changed": "the bytes differ from those that were read or signed: review and approve again",
-    "shown_changed": "a setting in the text that was signed changed since: `threegate draft --again`, then approve",
-    "job_changed": "the same bytes would now mean a different job: `threegate draft --again`, then approve",
+    "shown_changed": "a setting in the text that was signed changed since: `threegate draft --again ID`, then approve",
+    "job_changed": "the same bytes would now mean a different job: `threegate draft --again ID`, then approve",
     "state_changed": "a stateful server was called, or its process ended, since the call was shown: request "
     "the call again",
     "input_missing": "a pinned input no longer exists",
     "input_changed": "an input differs from the one that was declared or signed",
-    "policy_changed": "settings, contracts or versions changed since: `threegate draft --again`, then approve",
+    "policy_changed": "settings, contracts or versions changed since: `threegate draft --again ID`, then approve",
     "operators_changed": "the operators' files differ from the recorded ones: check them, then `threegate "
     "operator record`",
     "workspace_mismatch": "another workspace, or moved: `threegate settings adopt`; or approved before an adoption",

@@ -104,7 +104,7 @@ NOT_RUN = {
     "threegate approve inbox/TR-*-median.md": "the same",
     "threegate draft --proposal /tmp/change.json --drop": "the same",
     "threegate approve tool-exec/drafts/TR-*-file-write-safe-*.md": "the same",
-    "threegate project undo $(basename tool-exec/runs/proposal-*)": "the same",
+    "threegate project undo proposal": "the same",
     "threegate contracts decide DIR --calls calls.jsonl --format json": (
         "needs a session's calls: tests/contracts/test_cli.py"
     ),
@@ -138,7 +138,6 @@ NOT_RUN = {
     "systemctl restart rabbitmq-server": "the same",
     "systemctl enable --now threegate-worker": "the same",
     "sudo threegate -w /srv/gate/ws settings service install --yes": "the same",
-    "threegate run": "runs until it is stopped: every test with a daemon",
     "sudo apt-get install bubblewrap socat": "changes the machine",
     "pip install 'threegate[agents,mcp]'": "changes the environment",
     "sudo apt-get install bubblewrap socat pipx": "the same",

@@ -386,7 +386,7 @@ def forget(yes: YesOption = False) -> None:
     made = Made.read()
     lines = made.lines()
     if not lines:
-        raise InvalidInput("there is nothing that `threegate agent run` made for you; nothing was removed")
+        raise InvalidInput("there is nothing that a first run of an agent made for you; nothing was removed")
     if (why := why_not_forget(made)) is not None:
         raise InvalidInput(f"{why}; nothing was removed")
     invocation.put([f"remove    {line}" for line in lines])
