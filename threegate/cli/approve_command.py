@@ -37,10 +37,11 @@ from threegate.cli.signing_screens import (
     tell,
     tell_kept,
     tell_no_daemon,
+    tell_outcomes,
 )
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
-from threegate.core.own_daemon import daemon_at_own_place
+from threegate.core.own_daemon import daemon_at_own_place, starts_by_itself
 from threegate.launch.context import Context
 from threegate.request.model import CHOICES, Delivery
 from threegate.review.countersign import (
@@ -122,7 +123,7 @@ def approve(
         raise NoWorkspace("--group, --print-statement and --signature take one request; name the others by themselves")
     context = context_here()
     until = ExitStack()
-    runs = _daemon_runs(context, until)
+    runs = _Runs(context, until)
     acts: dict[Path, partial[object]] = {}
     for one in which:
         named = find_request(context.workspace, one, TO_SIGN, trail=context.trail, exact=yes or print_statement)
@@ -141,6 +142,8 @@ def approve(
         code = one_by_one(acts.values(), rows.append)
         if given.quiet and any(rows):
             emit_json(rows[0] if len(acts) == 1 else rows)
+        if not given.quiet:
+            runs.tell()
     if code:
         raise typer.Exit(code)
 
@@ -162,19 +165,29 @@ class _Given:
     """Whether only JSON is printed to stdout."""
 
 
-def _daemon_runs(context: Context, until: ExitStack) -> Callable[[], bool]:
-    """Tells whether a daemon is running; at the user's own place one is then started, once, and kept `until` that."""
-    asked: list[Callable[[], bool]] = []
+class _Runs:
+    """What becomes of the approved: whether a daemon runs it, and how it went where the command starts one."""
 
-    def runs() -> bool:
-        if not asked:
-            asked.append(until.enter_context(daemon_at_own_place(context.workspace, context.policy.settings)))
-        return asked[0]()
+    def __init__(self, context: Context, until: ExitStack) -> None:
+        """A daemon that is started is kept `until` that closes."""
+        self._context, self._until = context, until
+        self._daemon: Callable[[], bool] | None = None
+        self.approved: list[Promoted] = []
 
-    return runs
+    def daemon(self) -> bool:
+        """Whether a daemon is running; at the user's own place one is then started, once."""
+        if self._daemon is None:
+            workspace, settings = self._context.workspace, self._context.policy.settings
+            self._daemon = self._until.enter_context(daemon_at_own_place(workspace, settings))
+        return self._daemon()
+
+    def tell(self) -> None:
+        """Print how it went, where the daemon ends with this command."""
+        if starts_by_itself(self._context.workspace):
+            tell_outcomes(self._context.workspace, self.approved)
 
 
-def _approve(context: Context, path: Path, which: str, given: _Given, daemon_runs: Callable[[], bool]) -> object:
+def _approve(context: Context, path: Path, which: str, given: _Given, runs: _Runs) -> object:
     """Show a draft, ask, sign and promote it; return the object for `--json`, or None if nothing is to be added."""
     yes, full, quiet, signature = given.yes, given.full, given.quiet, given.signature
     draft = read_draft(context.workspace, path)
@@ -185,7 +198,7 @@ def _approve(context: Context, path: Path, which: str, given: _Given, daemon_run
     operators = known_operators(context)
     if given.group:
         acting = acting_operator(operators, name=given.name, key=given.key)
-        _approve_group(context, draft, acting, given, daemon_runs)
+        _approve_group(context, draft, acting, given, runs)
         return None
     with open_reviewed_draft(context, draft, deliver=given.deliver) as reviewed:
         if given.print_statement:
@@ -224,15 +237,14 @@ def _approve(context: Context, path: Path, which: str, given: _Given, daemon_run
             sealed = seal(context, reviewed, acting.name)
             signed = sign(sealed, acting.key)
         done = finish(context, reviewed, sealed, signed, given.reason, reading)
-    runs = daemon_runs()
+    runs.approved.append(done)
+    running = runs.daemon()
     if not quiet:
-        tell(done, daemon_runs=runs)
-    return {**promoted_json(done, sealed), "daemon_runs": runs}
+        tell(done, daemon_runs=running)
+    return {**promoted_json(done, sealed), "daemon_runs": running}
 
 
-def _approve_group(
-    context: Context, draft: Draft, acting: Acting, given: _Given, daemon_runs: Callable[[], bool]
-) -> None:
+def _approve_group(context: Context, draft: Draft, acting: Acting, given: _Given, runs: _Runs) -> None:
     """Show the group of a draft, ask once, sign once, promote each member. After a failure, report those
     already promoted.
     """
@@ -251,8 +263,9 @@ def _approve_group(
         try:
             for one, promoted in zip(sealed.sealed, delivered, strict=True):
                 done.append((promoted, one))
+                runs.approved.append(promoted)
         finally:
-            _tell_group(done, group, batch, len(sealed.sealed), daemon_runs=daemon_runs(), quiet=quiet)
+            _tell_group(done, group, batch, len(sealed.sealed), daemon_runs=runs.daemon(), quiet=quiet)
 
 
 def _tell_group(
@@ -272,7 +285,7 @@ def _tell_group(
     tell_no_daemon(daemon_runs=daemon_runs)
 
 
-def _countersign(context: Context, path: Path, given: _Given, daemon_runs: Callable[[], bool]) -> object:
+def _countersign(context: Context, path: Path, given: _Given, runs: _Runs) -> object:
     """Sign a waiting request, or all that were approved with it, as a further operator; return the object for
     `--json`.
     """
@@ -292,7 +305,7 @@ def _countersign(context: Context, path: Path, given: _Given, daemon_runs: Calla
             reading = None if yes else reader.read()
             one = countersign(context, prepared, acting.name, acting.key, reading=reading)
             rows = _countersigned(one, quiet=quiet)
-    daemon_runs()  # it runs what has its quorum now
+    runs.daemon()  # it runs what has its quorum now
     return rows
 
 

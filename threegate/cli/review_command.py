@@ -28,9 +28,9 @@ from threegate.cli.invocation import (
     workspace_here,
 )
 from threegate.cli.signing_options import KeyOption, NameOption, acting_here
-from threegate.cli.signing_screens import finish, reveal, show, tell
+from threegate.cli.signing_screens import finish, reveal, show, tell, tell_outcomes
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
-from threegate.core.own_daemon import daemon_at_own_place
+from threegate.core.own_daemon import daemon_at_own_place, starts_by_itself
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.request.model import Delivery
@@ -65,7 +65,9 @@ def review(
     drafts = drafts_of(context.workspace, placed=True)
     _list(context.workspace)
     with daemon_at_own_place(context.workspace, context.policy.settings) as daemon_runs:
-        review_drafts(context, acting, drafts, daemon_runs=daemon_runs)
+        approved = review_drafts(context, acting, drafts, daemon_runs=daemon_runs)
+        if starts_by_itself(context.workspace):
+            tell_outcomes(context.workspace, approved)
 
 
 def review_drafts(
@@ -102,6 +104,8 @@ def in_application(application: Application, name: str, key: Path | None, *, und
         done = application(workspace, undecided=undecided, name=name, key=key, ended=ended)
         for promoted in done.approved:
             tell(promoted, daemon_runs=daemon_runs())
+        if starts_by_itself(workspace):
+            tell_outcomes(workspace, done.approved)
     for path in done.rejected:
         say(f"rejected {path}")
     if undecided or done.approved or done.rejected:

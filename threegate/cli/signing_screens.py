@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Sequence
+
 from threegate.acts.approve import Promoted, Sealed, promote
 from threegate.approval.shown.escaped_lines import quoted
 from threegate.approval.shown.time_read import Reader, Reading
-from threegate.cli.invocation import put, say, screen_width, warn
+from threegate.cli.invocation import put, say, screen_width, threegate_here, warn
+from threegate.core import limits
+from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.review.draft_sources import PlacedDraft
+from threegate.review.follow import follow
 from threegate.review.group_screen import Group, render_group
 from threegate.review.reviewed_draft import Draft, ReviewedDraft
 from threegate.review.screen import render_reviewed_draft
+from threegate.review.show import Shown, show_request
+from threegate.trail.event import class_of
+from threegate.trail.payloads.run_events import End
 
 
 def show(reviewed: ReviewedDraft, context: Context, operator: str, *, full: bool, to_stderr: bool = False) -> Reader:
@@ -101,6 +111,45 @@ def tell_kept(done: Promoted) -> None:
     """Say that the draft stays, if it does."""
     if not done.draft_removed:
         warn("the draft's file changed after it was read, so it was not moved; what you saw is what was approved")
+
+
+def tell_outcomes(workspace: Workspace, approved: Sequence[Promoted]) -> None:
+    """Wait until the daemon has done what was approved, and print how it went; Ctrl-C leaves it to the daemon."""
+    threegate = threegate_here(workspace)
+    for promoted in approved:
+        if promoted.waits_for_quorum:
+            continue
+        name, since, told = promoted.path.name, time.monotonic(), False
+        try:
+            for line in follow(workspace, show_request(workspace, name)):
+                if line.next == "operator" or (line.state != "running" and not workspace.daemon_lock_held()):
+                    break
+                if not told and time.monotonic() - since > limits.DAEMON_END_SECONDS:
+                    told = True
+                    say(f"waiting for {name}; Ctrl-C leaves it to the daemon", err=True)
+            for said in _outcome_lines(show_request(workspace, name), threegate):
+                say(said, copied=True)
+        except (InvalidInput, Unavailable) as error:
+            warn(str(error))
+        except KeyboardInterrupt:
+            warn(f"what was approved goes on without you; see: {threegate} show {name}")
+            return
+
+
+def _outcome_lines(shown: Shown, threegate: str) -> Iterator[str]:
+    """How a request went; if it can be reverted, how. `threegate`: how the program is called."""
+    request = shown.report.request if shown.report is not None else None
+    status, reason = "waits", ""
+    for event in shown.events:
+        kind = class_of(event["type"])
+        if kind is not None and issubclass(kind, End):
+            status, reason = kind.from_data(event["data"]).result_status, event["data"].get("reason") or ""
+    if status == "succeeded" and request is not None and request.action.undone_by:
+        yield f"applied   {shown.request_id}: it {request.action.does}"
+        yield f"undo      {threegate} {request.action.undone_by} {shown.request_id}"
+        return
+    yield f"{status:<9} {shown.request_id}{f': {reason}' if reason else ''}"
+    yield f"see       {threegate} show {shown.request_id}"
 
 
 def reveal(

@@ -66,6 +66,8 @@ class Action(ABC):
     """What a grant never covers, if that is all of this kind; otherwise empty."""
     never_replayed: ClassVar[str]
     """Why what it did is not repeated; empty where it may be."""
+    undone_by: ClassVar[str] = ""
+    """The words of the command that takes its id and reverts what it did; empty if none does."""
 
     @property
     def words(self) -> tuple[str, ...]:

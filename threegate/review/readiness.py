@@ -14,6 +14,7 @@ from typing import Final
 
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError
+from threegate.core.own_daemon import starts_by_itself
 from threegate.core.plugins import OFF
 from threegate.core.workspace import Workspace
 from threegate.launch.launch_problem import launch_problem
@@ -30,6 +31,8 @@ def daemon_line(workspace: Workspace) -> DoctorLine:
     """Whether a daemon runs that starts what is approved; what is approved without one waits for it."""
     if workspace.daemon_lock_held():
         return DoctorLine("daemon", "ok", "runs")
+    if starts_by_itself(workspace):
+        return DoctorLine("daemon", "ok", "not running: it starts by itself when you approve")
     return DoctorLine("daemon", "failure", "not running, so nothing is started", "threegate run")
 
 

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import secrets
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from select import select
 from typing import Final
 
-from threegate.acts.approve import Promoted
 from threegate.acts.signing_key import Acting
 from threegate.approval.signature import never_asking
 from threegate.cli import invocation
 from threegate.cli.review_command import review_drafts
+from threegate.cli.signing_screens import tell_outcomes
 from threegate.core import limits
-from threegate.core.errors import InvalidInput, ThreeGateError, Unavailable
+from threegate.core.errors import ThreeGateError
 from threegate.core.own_daemon import OwnDaemon, starts_by_itself
-from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
 from threegate.plugins.agents.agent_commits import AgentCommit
 from threegate.plugins.agents.branch_files import read_branch
@@ -35,10 +33,7 @@ from threegate.plugins.agents.propose import draft_changes
 from threegate.plugins.agents.terminal import settled
 from threegate.plugins.agents.work_changes import keep_bases, was_proposed
 from threegate.plugins.changes.change_draft import left_out_lines
-from threegate.plugins.changes.change_outcome import outcome_lines
 from threegate.plugins.changes.make import MadeChangeSet
-from threegate.review.follow import follow
-from threegate.review.show import show_request
 
 _ELSEWHERE: Final = "read and sign it in another terminal: threegate review"
 _CONSONANTS, _VOWELS, _SYLLABLES = "bdfgklmnprstvz", "aeiou", 3
@@ -208,6 +203,7 @@ class EndOfRun:
         """Go through these drafts, and wait for what is approved. Raises ThreeGateError, OSError, KeyboardInterrupt."""
         assert self._acting is not None
         self._daemon.need()
+        self._daemon.problem()  # waits until it runs: the card says whether one does
         context = open_context(self._context.workspace)
         with never_asking():
             approved = review_drafts(
@@ -216,7 +212,7 @@ class EndOfRun:
                 self._drafts(finished),
                 daemon_runs=lambda: self._daemon.problem() is None,
             )
-        wait_for(context.workspace, approved)
+        tell_outcomes(context.workspace, approved)
 
     def _drafts(self, finished: Finished) -> list[Path]:
         return [path for path in self._context.workspace.draft_paths() if path.parent == finished.run.inbox]
@@ -224,29 +220,6 @@ class EndOfRun:
     def _say_problem(self) -> None:
         if (problem := self._daemon.problem()) is not None:
             self._say(problem)
-
-
-def wait_for(workspace: Workspace, approved: Sequence[Promoted]) -> None:
-    """Wait until the daemon has done what was approved, and print how it went; Ctrl-C leaves it to the daemon."""
-    threegate = invocation.threegate_here(workspace)
-    for promoted in approved:
-        if promoted.waits_for_quorum:
-            continue
-        name, since, told = promoted.path.name, time.monotonic(), False
-        try:
-            for line in follow(workspace, show_request(workspace, name)):
-                if line.next == "operator" or (line.state != "running" and not workspace.daemon_lock_held()):
-                    break
-                if not told and time.monotonic() - since > limits.DAEMON_END_SECONDS:
-                    told = True
-                    invocation.say(f"waiting for {name}; Ctrl-C leaves it to the daemon", err=True)
-            for said in outcome_lines(show_request(workspace, name), threegate):
-                invocation.say(said, copied=True)
-        except (InvalidInput, Unavailable) as error:
-            invocation.warn(str(error))
-        except KeyboardInterrupt:
-            invocation.warn(f"what was approved goes on without you; see: {threegate} show {name}")
-            return
 
 
 def on_terminal() -> bool:

@@ -113,9 +113,7 @@ def _lines(missing: Missing, root: Path) -> list[str]:
     if missing.model is not None:
         lines.append(f"model      {_model_line(missing.model)}")
     if missing.workspace is None and os.geteuid() != 0:
-        lines.append(
-            "daemon     while an agent runs, it applies what you sign; to keep one: threegate settings service install"
-        )
+        lines.append("daemon     while an agent runs; to keep one: threegate settings service install")
     return [f"  {line}" for line in lines]
 
 

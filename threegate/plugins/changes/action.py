@@ -118,6 +118,7 @@ class ProjectChange(Action):
     open_part: ClassVar[str] = ""
     never_granted: ClassVar[str] = "a change of a project"
     never_replayed: ClassVar[str] = "changed a project; changes are not repeated for comparison"
+    undone_by: ClassVar[str] = "project undo"
     project: str
     """The registered name of the project."""
     changes: Changes
