@@ -154,7 +154,9 @@ def test_what_an_approval_depends_on_voids_it_and_the_line_works(
             assert ended.message in ended.result.read_text().replace("\\", "")
             again = re.search(r"; draft it again: (threegate draft --again \S+)$", ended.message)
             assert again is not None, ended.message
-            for screen in (("status",), ("show", name)):  # both end with the line, whatever it is wrapped to
+            assert execute(["--workspace", str(bench.workspace.root), "status"]) == 0
+            assert re.search(r"void: \d approvals? became void in the last day;", capfd.readouterr().out)
+            for screen in (("status", "--ended", "20"), ("show", name)):  # the line, whatever it is wrapped to
                 assert execute(["--workspace", str(bench.workspace.root), *screen]) == 0
                 assert again[1] in " ".join(capfd.readouterr().out.split())
             words = shlex.split(again[1])[1:]

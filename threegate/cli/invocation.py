@@ -156,7 +156,8 @@ def screen_width(*, to_stderr: bool = False) -> int:
 
 def screen_height() -> int:
     """Rows for a list that is to fit: the terminal's, or HEIGHT, without the one that the prompt needs."""
-    return (messages.terminal_rows() or HEIGHT) - 1
+    rows = os.get_terminal_size(sys.stdout.fileno()).lines if sys.stdout.isatty() else 0
+    return (rows or HEIGHT) - 1
 
 
 def on_terminal() -> bool:

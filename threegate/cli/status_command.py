@@ -26,7 +26,7 @@ from threegate.core.workspace import Workspace
 from threegate.review.asked import AskedReader
 from threegate.review.readiness import Readiness
 from threegate.review.results import list_results
-from threegate.review.status import NOTHING_HERE, Line, count_ended, health_rows, status_lines, worker_rows
+from threegate.review.status import NOTHING_HERE, Line, count_ended, count_void, health_rows, status_lines, worker_rows
 from threegate.review.status_screen import all_rows, screen_rows
 from threegate.runners.backend import DoctorLine
 from threegate.runners.machine import worker_lines
@@ -86,8 +86,8 @@ def status(
             else:
                 if watch:
                     redraw()
-                hidden = count_ended(workspace) if ended is None else 0
-                put(_rows(lines, looked, rows, hidden, everything=everything))
+                tail = _not_shown(workspace) if ended is None else []
+                put(_rows(lines, looked, [*tail, *rows], everything=everything))
         if not watch:
             return
         time.sleep(0.5)
@@ -105,16 +105,23 @@ def _list_results(workspace: Workspace, *, as_json: bool) -> None:
         say("no results yet")
 
 
-def _rows(
-    lines: list[Line], looked: list[DoctorLine], workers: list[str], hidden: int, *, everything: bool
-) -> list[str]:
-    """The checks, the requests, how many that have ended are not shown, and the workers."""
+def _not_shown(workspace: Workspace) -> list[str]:
+    """How many requests have ended, and how many of them because their approval became void."""
+    lines = []
+    if void := count_void(workspace):
+        what = "1 approval became" if void == 1 else f"{void} approvals became"
+        lines.append(f"void: {what} void in the last day; why, and what to type: threegate status --ended {_LAST}")
+    if hidden := count_ended(workspace):
+        lines.append(f"ended: {hidden}; the last ones: threegate status --ended {_LAST}")
+    return lines
+
+
+def _rows(lines: list[Line], looked: list[DoctorLine], tail: list[str], *, everything: bool) -> list[str]:
+    """The checks, the requests, and `tail` below them."""
     width, now = screen_width(), datetime.now(UTC)
     head = health_rows(looked, width=width)
-    if not lines and not hidden:
-        return [*head, "", NOTHING_HERE, *workers]
-    tail = [f"ended: {hidden}; the last ones: threegate status --ended {_LAST}"] if hidden else []
-    tail += workers
+    if not lines and not tail:
+        return [*head, "", NOTHING_HERE]
     if everything:
         return [*head, *all_rows(lines, now=now, width=width), *tail]
     height = screen_height() - len(head) - len(tail)

@@ -621,6 +621,8 @@ HEALTH_WAIT_SECONDS: Final = 1.5
 """So long the first screen waits for them."""
 STATUS_ROWS_READ: Final = 2000
 """Request files that one list reads for what they ask; those beyond are listed by name and state."""
+VOID_SHOWN_SECONDS: Final = 24 * 3600
+"""So long `threegate status` counts an approval that became void without being asked for what has ended."""
 LIVE_TAIL_BYTES: Final = 4 * KIB
 """Of each stream of a run, kept for its last line."""
 LIVE_LINE_CHARS: Final = 400

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -209,6 +209,13 @@ def count_ended(workspace: Workspace) -> int:
         with suppress(FileNotFoundError):
             count += sum(map(_is_listed, os.listdir(place)))
     return count
+
+
+def count_void(workspace: Workspace) -> int:
+    """How many approvals became void lately (VOID_SHOWN_SECONDS), of the last that ended."""
+    since = datetime.now(UTC) - timedelta(seconds=limits.VOID_SHOWN_SECONDS)
+    late = sorted((entry for entry in files_in(workspace, "refused") if entry.since > since), key=_age)
+    return sum(line_of(workspace, entry).reason in VOID_CODES for entry in late[-limits.STATUS_ROWS_READ :])
 
 
 def grouped(lines: list[Line]) -> list[Line]:

@@ -227,7 +227,7 @@ def test_a_note_is_stored_only_with_the_bytes_of_the_trail(
         assert f"{name}: does not have the bytes that the trail recorded" in capsys.readouterr().err
         path.write_bytes(kept)
         path.chmod(mode)
-    for request_id, said in ((ids["read"], "is a file.read; this command is for"), ("TR-no", "not in the trail")):
+    for request_id, said in ((ids["read"], "is a file.read; this command is for"), ("TR-no", "no such request here")):
         signed(place, "project", "note", "approve", request_id, expect=2)
         assert said in capsys.readouterr().err
 

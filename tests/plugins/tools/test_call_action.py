@@ -53,7 +53,9 @@ def test_what_a_person_sees_of_a_call() -> None:
     assert told(bound.walls()) == [
         ("server in", "jail"), ("server as", "the daemon's own account"), ("server", "/usr/bin/hub\n-x"),
     ]  # fmt: skip
-    boxed = told(CALL.bound(replace(HOST, image="sha256:1")).walls())
+    in_a_box = CALL.bound(replace(HOST, image="sha256:1"))
+    assert (bound.in_container, in_a_box.in_container) == (False, True)
+    boxed = told(in_a_box.walls())
     assert boxed[1:3] == [("server image", "sha256:1"), ("server as", "nobody, in its container")]
     assert bound.exposure("/in", ()).reach[1:] == (
         "network a.example.com (the server)", "folder /srv (read-only)", "secret TOKEN",

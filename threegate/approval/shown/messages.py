@@ -58,11 +58,6 @@ def terminal_columns(*, err: bool = False) -> int:
     return _columns(sys.stderr if err else sys.stdout)
 
 
-def terminal_rows() -> int:
-    """The height of the terminal that stdout is; 0 if it is none, or has no height."""
-    return os.get_terminal_size(sys.stdout.fileno()).lines if sys.stdout.isatty() else 0
-
-
 def redraw(rows: int | None = None) -> None:
     """On a terminal, erase the last rows that were printed there, or everything."""
     if sys.stdout.isatty():
