@@ -62,7 +62,8 @@ def typed(
     """
     parent, child = pty.openpty()
     # A terminal of its own, which /dev/tty is: where ssh-keygen would ask by itself.
-    process = subprocess.Popen(["setsid", "-c", "-w", *command], stdin=child, stdout=child, stderr=child)
+    words = ["env", "--default-signal=INT", "setsid", "-c", "-w", *command]  # a shell that runs tests may ignore Ctrl-C
+    process = subprocess.Popen(words, stdin=child, stdout=child, stderr=child)
     os.close(child)
     output, seen = b"", 0
     waiting = list(answers)

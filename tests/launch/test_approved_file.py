@@ -25,7 +25,7 @@ def test_what_was_read_stays_when_the_file_changes(bench: Bench, context: Contex
     assert approved.request_id == approved.request.request_id == "req-1"
     assert [item.name for item in approved.job.inputs] == ["data.csv"] and not approved.countersignatures
     assert approved.history is not None and approved.history.approved is not None
-    assert approved.policy == context.policy.digest
+    assert approved.policy == context.policy.standing
     before = approved.data
     approved.path.write_bytes(before + b"\nmore\n")
     assert approved.data == before and not is_there(approved)

@@ -43,7 +43,7 @@ def test_show_is_a_story(tg) -> None:
     assert tg("audit", "show", "--type", "claimed", "--since", "2025-01-01").count("\n") == 1
     assert tg("audit", "show", "--since", "1h") == ""
     assert [json.loads(line)["seq"] for line in tg("audit", "show", "--json").splitlines()] == [1, 2, 3, 4, 5]
-    assert "request nobody is not in the trail" in tg("audit", "show", "--request", "nobody", expect=2)
+    assert "nobody: no such request here" in tg("audit", "show", "--request", "nobody", expect=2)
     assert "no such event" in tg("audit", "show", "--type", "nonsense", expect=2)
     assert "give a date" in tg("audit", "show", "--since", "yesterday", expect=2)
 
@@ -78,7 +78,7 @@ def test_results_and_their_validation(tg, workspace: Workspace) -> None:
     assert tg("show", "ran1", "--result").strip() == path.read_text().strip()
     assert json.loads(tg("status", "--results", "--json"))["results"][0]["status"] == "succeeded"
     assert "text" in json.loads(tg("show", path.stem, "--result", "--json"))["results"][0]
-    assert "no result" in tg("show", "nobody", "--result", expect=2)
+    assert "nobody: no such request here" in tg("show", "nobody", "--result", expect=2)
     assert tg("validate", "--as", "result", str(path)) == f"{path}: valid\n"
     path.write_text(path.read_text().replace("## Summary", "## Sum"))
     assert "sections" in tg("validate", "--as", "result", str(path), expect=2)

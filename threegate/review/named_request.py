@@ -173,9 +173,10 @@ class _Search:
             self.near |= set(index.ids_beginning(which[: limits.NAME_BEGINNING_CHARS])[: limits.NAMES_COMPARED])
         # An id that is taken is meant even if nothing can be done with it any more: no slug answers for it.
         here = [one for one in (*whole, *slugs) if one.state in among or (one.taken and one.request_id == which)]
-        tiers = (here, [one for one in begun if one.state in among], [*whole, *slugs], begun)
+        gone = [self._known(history)] if history is not None else []
+        tiers = (here, [one for one in begun if one.state in among], [*whole, *slugs], begun, gone)
         found = self._one(next((tier for tier in tiers if tier), []))
-        if exact and not any(_same(found, one) for one in whole):
+        if exact and not any(_same(found, one) for one in (*whole, *gone)):
             raise InvalidInput(f"{which}: unseen, only a whole id or file is signed: give {found.label}")
         return found
 

@@ -211,7 +211,10 @@ SCREENS: list[tuple[Callable[[World], str], str, set[str]]] = [
 
 
 @pytest.mark.parametrize(
-    ("prepare", "typed", "suggested"), few(SCREENS, 5), ids=lambda item: getattr(item, "__name__", str(item))
+    ("prepare", "typed", "suggested"),
+    few(SCREENS, 5),
+    # The same name in every process: the order of a set is not.
+    ids=lambda item: " ".join(sorted(item)) if isinstance(item, set) else getattr(item, "__name__", item),
 )
 def test_what_a_screen_suggests_works(
     tmp_path: Path, prepare: Callable[[World], str], typed: str, suggested: set[str]
