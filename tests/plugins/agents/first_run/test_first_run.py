@@ -23,6 +23,7 @@ from tests.plugins.agents.npm_agents import Unavailable, install
 from tests.plugins.agents.people import REPOSITORY
 from tests.plugins.agents.real_agents import AGENTS
 from tests.plugins.agents.scripted_model import Model, NextStep, Say
+from tests.suggested_lines import lines_in
 from tests.support import make_key, wait_until
 
 SIGN = [(r"Go on\?", "\r"), (r"or ([a-z]{6}) to read and sign them here\]", r"\1" "\r"), (r"\[q\]uit >", "a\r")]
@@ -74,6 +75,25 @@ def test_from_nothing_to_an_applied_change_and_undo(who: Newcomer, capsys: pytes
     with capsys.disabled():
         print(f"\nfrom nothing to an applied change: {done.reported()}")
     applied_and_undone(who, done)
+
+
+@pytest.mark.slow
+def test_each_line_that_a_run_suggests_works(who: Newcomer) -> None:
+    """As it is printed, and in the state in which it is."""
+    kept = who.at_terminal(*RUN, answers=[(r"Go on\?", "\r"), (r"Propose these changes\?", "n\r")], columns=200)
+    drafted = who.at_terminal(*RUN, answers=[(r"Propose these changes\?", "y\r")], columns=200)
+    lines = {line for done in (kept, drafted) for line in lines_in(done.text)}
+    review, forget, service = "threegate review", "threegate agent forget", "threegate settings service install"
+    assert lines >= {review, forget, service}
+    [show] = [line for line in lines if line.startswith("threegate agent show ar-")]
+    assert lines == {review, forget, service, show}, "a line that is not typed here"
+    assert who.at_terminal(*shlex.split(show)[1:]).code == 0
+    looked = who.at_terminal("review", "--plain", answers=[(r"\[q\]uit >", "q\r")])
+    assert looked.code == 0 and "0 approved" in looked.text, looked.text
+    printed = who.threegate(*shlex.split(service)[1:], "--print")
+    assert printed.returncode == 0 and "[Service]" in printed.stdout, printed
+    gone = who.at_terminal(*shlex.split(forget)[1:], answers=[(r"\[y/N\]", "y\r")])
+    assert gone.code == 0, gone.text
 
 
 @pytest.mark.slow
