@@ -262,11 +262,11 @@ def test_5_a_bad_settings_key(place: Place) -> None:
 
 def test_5_a_setting_that_an_approval_depends_on(place: Place) -> None:
     """Beside the ten: the line names the setting, and what it says to type works."""
-    for values, line in (
-        ({"results.release": "never"}, "policy_changed: results.release changed"),
-        ({"approval.quorum.low": 2}, "shown_changed: approval.quorum changed"),
+    for slug, values, line in (
+        ("released", {"results.release": "never"}, "policy_changed: results.release changed"),
+        ("quorum", {"approval.quorum.low": 2}, "shown_changed: approval.quorum changed"),
     ):
-        approved(place)
+        approved(place, slug)  # another id, also within one second
         set_values(place.root / "threegate.toml", values)
         done = place.once()
         again = "draft it again: threegate draft --again <id>"
