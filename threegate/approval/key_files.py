@@ -18,8 +18,9 @@ from threegate.core import durable, limits
 Asks = Literal["nothing", "touch", "passphrase"]
 """What a signature asks the person for. `passphrase` includes the PIN of a token: both are typed on the terminal."""
 
-_BEGIN: Final = re.compile(rb"-----BEGIN ((?:[A-Z]+ )*)PRIVATE KEY-----\s")
-_OPENSSH: Final = re.compile(rb"-----BEGIN OPENSSH PRIVATE KEY-----(.+)-----END OPENSSH PRIVATE KEY-----", re.DOTALL)
+_KEY: Final = rb"PRIVATE KEY-----"
+_BEGIN: Final = re.compile(rb"-----BEGIN ((?:[A-Z]+ )*)" + _KEY + rb"\s")
+_OPENSSH: Final = re.compile(rb"-----BEGIN OPENSSH " + _KEY + rb"(.+)-----END OPENSSH " + _KEY, re.DOTALL)
 _MAGIC: Final = b"openssh-key-v1\0"
 _VERIFICATION: Final = 0x04
 """SSH_SK_USER_VERIFICATION_REQD: the token asks for its PIN at every signature."""

@@ -39,7 +39,7 @@ PANELS: Final[Mapping[str, Mapping[str, str]]] = {
         "contracts": "Check and test contracts, decide calls, and end sessions.",
     },
     "Look": {
-        "status": "Show what is waiting, running and finished, and who must act.",
+        "status": "Show what is waiting and running, and who must act.",
         "show": "Show everything known about one request.",
         "audit": "Show, verify, prove and export what happened.",
     },

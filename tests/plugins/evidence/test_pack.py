@@ -220,7 +220,7 @@ def test_what_cannot_be_packed_is_refused_in_one_line(
 ) -> None:
     root, out = str(bench.workspace.root), str(tmp_path / "pack")
     for arguments, message in (
-        (["nobody", "--out", out], "the trail has no request nobody"),
+        (["nobody", "--out", out], "nobody: no such request here"),
         (["--since", "2999-01-01", "--out", out], "no request has an event since then"),
         (["a", "--since", "1d", "--out", out], "give either IDs or --since"),
         (["--since", "soon", "--out", out], "give a date, a time or a duration"),

@@ -15,7 +15,7 @@ place = test_tab_completion.place
 @pytest.mark.parametrize(
     ("words", "names"),
     [
-        (("grant", "new", ""), ["req-ran"]),
+        (("grant", "new", ""), ["TR-finished", "req-ran"]),
         (("grant", "show", "3f"), [GRANT]),
         (("grant", "revoke", ""), [GRANT]),
     ],
