@@ -229,9 +229,9 @@ class Missing:
         return self.workspace is not None and self.model is None
 
 
-def make_missing(missing: Missing, *, typed: str, passphrase: bool) -> tuple[Workspace, list[str]]:
+def make_missing(missing: Missing, *, typed: str, locked: bool) -> tuple[Workspace, list[str]]:
     """Make it: the workspace, and what was made, for people. `typed` is the model's key if the person was asked for it,
-    `passphrase` whether ssh-keygen asks for one of the new key.
+    `locked` whether ssh-keygen asks for a passphrase of the new key.
 
     Raises InvalidInput, Unavailable, TrailError; everything that was made is then removed.
     """
@@ -239,7 +239,7 @@ def make_missing(missing: Missing, *, typed: str, passphrase: bool) -> tuple[Wor
         with _one_at_a_time():
             made, new = Made.read(), Made()
             try:
-                workspace = _make(missing, made, new, typed, passphrase)
+                workspace = _make(missing, made, new, typed, locked)
             except BaseException:
                 _take_back(new, keep=lambda path: False)
                 _forget(made, new)
@@ -253,7 +253,7 @@ def make_missing(missing: Missing, *, typed: str, passphrase: bool) -> tuple[Wor
         ) from None
 
 
-def _make(missing: Missing, made: Made, new: Made, typed: str, passphrase: bool) -> Workspace:
+def _make(missing: Missing, made: Made, new: Made, typed: str, locked: bool) -> Workspace:
     def note(*paths: Path) -> None:
         new.files += map(str, paths)
         made.files += [str(path) for path in paths if str(path) not in made.files]
@@ -273,7 +273,7 @@ def _make(missing: Missing, made: Made, new: Made, typed: str, passphrase: bool)
                 path = own_key_file()
                 if not path.exists():
                     note(path, path.with_name(f"{path.name}.pub"))
-                key, _ = make_key(passphrase)
+                key, _ = make_key(locked)
             _clear_unfinished(workspace, made.workspace_id)
             new.workspace = made.workspace = str(workspace.root)
             new.workspace_id = made.workspace_id = new_workspace_id()

@@ -91,8 +91,7 @@ def _ask(missing: Missing, profile: str, root: Path) -> Workspace:
             typed = key_from(getpass.getpass("").strip())
         except EOFError:
             raise InvalidInput("no key was given; nothing was made") from None
-    wants = answer == "p"
-    workspace, made = make_missing(missing, typed=typed, passphrase=wants)
+    workspace, made = make_missing(missing, typed=typed, locked=answer == "p")
     invocation.warn("made, and undone by: " + UNDO)
     invocation.put([f"  {line}" for line in (*made, *((WITH,) if answer == "p" else ()))], err=True)
     return workspace

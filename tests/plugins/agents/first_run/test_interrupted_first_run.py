@@ -44,7 +44,7 @@ def missing(home: Path) -> Missing:
 
 
 def make(home: Path) -> Workspace:
-    return make_missing(missing(home), typed=KEY, passphrase=False)[0]
+    return make_missing(missing(home), typed=KEY, locked=False)[0]
 
 
 def files(home: Path) -> list[str]:

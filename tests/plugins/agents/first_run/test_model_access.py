@@ -136,7 +136,7 @@ def test_a_workspace_that_was_there_gets_its_settings_back(home: Path) -> None:
     workspace = init_workspace(home / "ws", make_key(home / "key").with_suffix(".pub").read_text()).workspace
     before = workspace.settings_bytes()
     for edit in (b"", b"\n# mine\n"):
-        made, lines = make_missing(Missing(workspace, None, access()), typed=KEY, passphrase=False)
+        made, lines = make_missing(Missing(workspace, None, access()), typed=KEY, locked=False)
         assert made.root == workspace.root and workspace.load_settings().secrets["codex"].host == "api.openai.com"
         assert [line.split()[0] for line in lines] == ["file", "settings"]
         workspace.settings_file.write_bytes(changed := workspace.settings_bytes() + edit)
@@ -148,7 +148,7 @@ def test_a_workspace_that_was_there_gets_its_settings_back(home: Path) -> None:
 
 def test_a_key_that_another_workspace_uses_stays(home: Path) -> None:
     missing = Missing(None, None, access())
-    workspace, _ = make_missing(missing, typed=KEY, passphrase=False)
+    workspace, _ = make_missing(missing, typed=KEY, locked=False)
     operator = home / "config/threegate/operator_ed25519"
     init_workspace(home / "other", operator.with_suffix(".pub").read_text())
     stays = remove_made(Made.read())
@@ -159,9 +159,9 @@ def test_a_key_that_another_workspace_uses_stays(home: Path) -> None:
 def test_two_at_once_make_one_workspace(home: Path) -> None:
     """The second one found nothing before, and uses what the first one made."""
     missing = Missing(None, None, access())
-    first, _ = make_missing(missing, typed=KEY, passphrase=False)
+    first, _ = make_missing(missing, typed=KEY, locked=False)
     events = first.trail_file.read_bytes()
-    second, _ = make_missing(missing, typed=KEY, passphrase=False)
+    second, _ = make_missing(missing, typed=KEY, locked=False)
     assert first.root == second.root == default_workspace() and second.trail_file.read_bytes() == events
     assert why_not_forget(Made.read()) is None
     with first.daemon_lock():
@@ -181,5 +181,5 @@ def test_a_broken_list_is_one_line(text: str, home: Path) -> None:
 
 
 def test_the_workspace_is_for_its_user_alone(home: Path) -> None:
-    workspace, _ = make_missing(Missing(None, None, None), typed="", passphrase=False)
+    workspace, _ = make_missing(Missing(None, None, None), typed="", locked=False)
     assert workspace.root.stat().st_mode & 0o777 == 0o700 and Workspace(workspace.root).load_settings().secrets == {}
