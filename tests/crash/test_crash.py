@@ -47,7 +47,7 @@ def test_killed_at_some_operations(folder: Path, turn: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", long_form(ALL, "tests.crash.scenarios:approve", "tests.crash.scenarios:recovery"))
+@pytest.mark.parametrize("name", long_form(ALL, "tests.crash.scenarios:recovery"))
 def test_killed_at_every_operation(folder: Path, name: str) -> None:
     killed(folder, name, ALL[name], 850)
 

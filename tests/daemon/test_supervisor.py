@@ -26,13 +26,13 @@ def test_one_life_of_a_daemon(place: Place, tmp_path: Path) -> None:
     with Manager(place, tmp_path) as manager:
         manager.wait(lambda message: message.get("STATUS") == "0 running, 0 waiting")
 
-        set_values(settings, {"approval.ttl": 7200})
+        set_values(settings, {"results.release": "never"})
         manager.process.send_signal(signal.SIGHUP)
         told = manager.wait(lambda message: "RELOADING" in message)
         assert int(told["MONOTONIC_USEC"]) > 0
         manager.wait(lambda message: message.get("READY") == "1")
         [event] = place.events("settings_changed")
-        assert event["actor"] == "daemon" and event["data"]["changed"] == ["approval.ttl"]
+        assert event["actor"] == "daemon" and event["data"]["changed"] == ["results.release"]
         assert event["data"]["policy_sha256"] != event["data"]["before_sha256"]
 
         settings.write_text(good + "\n[approvals]\nttl = '2h'\n")
@@ -44,7 +44,7 @@ def test_one_life_of_a_daemon(place: Place, tmp_path: Path) -> None:
         rid = request_id("waits")
         (place.root / "threegate.toml").write_text(good)
         manager.wait(lambda message: message.get("STATUS", "").startswith("0 running"))
-        assert place.events("settings_changed")[1]["data"]["changed"] == ["approval.ttl"]
+        assert place.events("settings_changed")[1]["data"]["changed"] == ["results.release"]
 
         place.approve(place.drop(monty_draft(rid, "1 + 1")))
         place.wait_for(f"results/TS-*-{rid}.md")

@@ -44,7 +44,7 @@ def test_all_of_them_as_files(place: Place, capsys: pytest.CaptureFixture[str]) 
         proven(as_files(place, requests()), "as files", capsys)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_all_of_them_by_the_door(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     with daemon(place):
         proven(by_door(place, [one for one in requests() if one.by_door]), "by the door", capsys)

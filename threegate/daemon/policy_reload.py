@@ -97,8 +97,8 @@ def _announce(held: LockedTrail, old: Policy | None, new: Policy, changed: tuple
         reason=reason,
         changed=changed[:_NAMES],
         count=len(changed),
-        policy_sha256=new.standing,
-        before_sha256=None if old is None else old.standing,
+        policy_sha256=new.digest,
+        before_sha256=None if old is None else old.digest,
         contracts_sha256=canonical.digest(digests),
         contracts=digests if len(digests) <= limits.TRAIL_LIST_ITEMS else None,
     )

@@ -32,7 +32,7 @@ APPROVAL: Final[dict[str, str]] = {
     "input_changed": "an input differs from the one that was declared or signed",
     "policy_changed": "settings, contracts or versions changed since: `threegate draft --again ID`, then approve",
     "operators_changed": "the operators' files differ from the recorded ones: check them, then `threegate "
-    "operator record`",
+    "operator record --yes`",
     "workspace_mismatch": "another workspace, or moved: `threegate settings adopt`; or approved before an adoption",
     "expired": "the approval has expired (`approval.ttl`): `threegate draft --again ID`",
     "not_yet_valid": "dated ahead of the clock: set the clocks of both machines",

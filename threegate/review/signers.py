@@ -69,7 +69,7 @@ def _nobody(operators: Operators) -> DoctorLine:
     lines = [line for line in operators.data.splitlines() if line.strip() and not line.startswith(b"#")]
     if operators.problem is not None and lines:
         return DoctorLine(
-            _NAME, "failure", f"nobody can sign: {operators.problem}", "fix it, then: threegate operator record"
+            _NAME, "failure", f"nobody can sign: {operators.problem}", "fix it, then: threegate operator record --yes"
         )
     why = "no key of tool-exec/operators is valid now" if lines else "there are no operators"
     return DoctorLine(_NAME, "failure", f"nobody can sign: {why}", ADD)

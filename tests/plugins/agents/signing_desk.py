@@ -30,6 +30,7 @@ class SigningDesk:
         self._thread = threading.Thread(target=self._work)
         self.decided: list[str] = []
         self.faults: list[str] = []
+        Workspace(who.workspace).launchers_file.mkdir()  # the commands then start no daemon of their own
         self.daemon = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -37,7 +38,7 @@ class SigningDesk:
             self._who.command("run"), env=self._who.environ(), cwd=self._who.home, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **as_account(self._who.account),
         )  # fmt: skip
-        # Else the agent's first request may start one that is quicker.
+        # Else the agent's first request may start one that is quicker, or one when this one is killed on the way.
         wait_until(Workspace(self._who.workspace).daemon_lock_held, "the operator's daemon")
         return daemon
 

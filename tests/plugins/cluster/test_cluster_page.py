@@ -234,7 +234,7 @@ def newcomer() -> Iterator[Newcomer]:
         yield Newcomer(computers)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_page(newcomer: Newcomer) -> None:
     """Set up; a request on w1; w2 comes; w1 goes, and stays away when the broker starts again."""
     setup = blocks(section("Set it up"))

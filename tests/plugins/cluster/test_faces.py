@@ -49,7 +49,7 @@ def doctor(cluster: Cluster) -> dict[str, Any]:
     return {name: line for name, line in lines.items() if name.startswith(("cluster", "workers"))}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_what_people_see_of_a_cluster(cluster: Cluster) -> None:
     """Without a request; each line is about what was tried or heard just now."""
     assert {row["reason"] for row in rows(cluster).values()} == {NO_DAEMON}

@@ -66,6 +66,7 @@ def test_a_run_without_an_engine(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
+@pytest.mark.soak
 def test_a_container(tmp_path: Path) -> None:
     if (reason := missing_parts()) is not None:
         missing(reason)

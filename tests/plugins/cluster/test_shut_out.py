@@ -76,7 +76,7 @@ def users(cluster: Cluster) -> set[str]:
     return {line.split()[0] for line in cluster.rabbit.control("list_users").splitlines()[1:]}
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_shut_out_stays_shut_out(cluster: Cluster) -> None:
     """What `--remove` prints ends the worker's connections, and no boot brings its user back; the other goes on."""
     homes = {}

@@ -489,7 +489,7 @@ def test_u_goes_on_to_the_next_undecided_one(bench: Bench) -> None:
 
     async def script(pilot: Pilot[None]) -> None:
         await open_first(pilot)
-        for name in ("n0.md", "n1.md", "n2.md", "n0.md"):
+        for name in ("n2.md", "n1.md", "n0.md", "n2.md"):
             await until(pilot, lambda: open_name() == name)  # noqa: B023 - waited for here
             await until(pilot, lambda: bool(app.screen.query_one(Lines).lines))
             await pilot.press("u")

@@ -22,7 +22,7 @@ def test_the_demo_is_short_and_its_next_lines_work(tmp_path: Path) -> None:
         missing(lacking)
     state = tmp_path / "state"  # as type_in_terminal sets it
     environment = {**os.environ, "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "XDG_STATE_HOME": str(state)}
-    words = ["make", "demo", "--old-file=.venv/.demo"]
+    words = ["make", "--no-print-directory", "demo", "--old-file=.venv/.demo"]
     done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == "" and len(done.stdout.splitlines()) + OF_MAKE <= MOST_LINES

@@ -143,6 +143,7 @@ def changed_operators(world: World) -> str:
 
 SAYS_NO: dict[Callable[[World], str], dict[str, int]] = {
     invalid: {"threegate validate": 2},
+    under_quorum: {"threegate approve": 2},
     with_bad_contracts: {"threegate contracts check": 2},
     changed_operators: {"threegate approve": 2, "threegate run": 3},
 }

@@ -41,7 +41,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this tree, as `make wheel` makes it."""
     folder = tmp_path_factory.mktemp("built") / "dist"
     made = subprocess.run(
-        ["make", "--dry-run", "--old-file=.venv/.demo", "wheel"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["make", "--no-print-directory", "--dry-run", "--old-file=.venv/.demo", "wheel"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     removes, builds = made.stdout.splitlines()
     assert removes == "rm -f dist/*.whl" and builds.endswith(" -d dist")

@@ -87,7 +87,7 @@ def call_lacks(workspace: Workspace, settings: Settings, call: Action) -> Doctor
             existing_account(manifest.account)
         refuse_changed_program(manifest)
     except (Refused, Unavailable, OSError) as error:
-        return DoctorLine("server", "warning", f"{call.server} cannot be started: {error}")
+        return DoctorLine("tools", "warning", f"{call.server} cannot be started: {error}")
     return None
 
 

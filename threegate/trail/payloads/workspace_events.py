@@ -87,9 +87,9 @@ class SettingsChanged(Payload):
     count: int | None = None
     """How many there are."""
     policy_sha256: str | None = None
-    """The policy as a standing grant names it: of all settings that decide."""
+    """The policy as approvals name it: the same as before where only what a launch checks or a text shows changed."""
     before_sha256: str | None = None
-    """The same before."""
+    """The policy before."""
     contracts_sha256: str | None = None
     """Digest of the names and digests of the contracts that a daemon took up."""
     contracts: Mapping[str, str] | None = None

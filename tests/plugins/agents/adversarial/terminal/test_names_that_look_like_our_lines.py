@@ -113,7 +113,11 @@ def below(words: tuple[str, ...], item: Any) -> Iterator[tuple[tuple[str, ...], 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", leaves(), ids=lambda words: " ".join(words).replace(FORGED, "FORGED"))
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(words, marks=pytest.mark.soak if number % 4 else ()) for number, words in enumerate(leaves())],
+    ids=lambda words: " ".join(words).replace(FORGED, "FORGED"),
+)
 def test_an_argument_of_every_command(place: Place, words: tuple[str, ...]) -> None:
     done: Done = threegate(*words, cwd=place.root)
     assert_ours(done.out, done.err)
