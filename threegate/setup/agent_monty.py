@@ -27,7 +27,7 @@ IDIOMS: Final[Mapping[str, str]] = {
     "a class with a base": "class A(Exception):\n    pass\n",
     "`enumerate(open(…))`": "for number, line in enumerate(open('/in/a')):\n    print(number, line)\n",
     "`sorted` of paths without `key=str`": "from pathlib import Path\nprint(sorted(Path('/in').iterdir()))\n",
-    "`strptime` of `,%f`": "from datetime import datetime\ndatetime.strptime('08:01,250', '%H:%M,%f')\n",
+    "`,%f`": "from datetime import datetime\ndatetime.strptime('08:01,250', '%H:%M,%f')\n",
     "`strptime` without year, month and day": "from datetime import datetime\ndatetime.strptime('2026-02', '%Y-%m')\n",
     "`isocalendar`": "from datetime import date\nprint(date(2026, 1, 1).isocalendar())\n",
     "`datetime.fromtimestamp`": "from datetime import datetime\nprint(datetime.fromtimestamp(0))\n",

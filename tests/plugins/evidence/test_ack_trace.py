@@ -20,7 +20,6 @@ from tests.whole.trail.everything import make_everything
 from threegate.cli import execute as run
 from threegate.plugins.evidence.ack_trace import ack_trace
 from threegate.trail import payloads
-from threegate.trail.trail import Trail
 
 agentack = peer("agentack.engine")
 
@@ -95,6 +94,6 @@ def test_the_order_of_a_real_request_passes(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_it_is_of_the_whole_trail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     workspace = make_everything(tmp_path)
-    [ran, *_] = [event.request_id for event in Trail(workspace).events() if event.type == "finished"]
-    assert run(["--workspace", str(workspace.root), "audit", "export", "--format", "ack", "--request", str(ran)]) == 2
+    ran = str(min(workspace.finished.glob("TR-*.md")))
+    assert run(["--workspace", str(workspace.root), "audit", "export", "--format", "ack", "--request", ran]) == 2
     assert "leave --request out" in capsys.readouterr().err

@@ -86,7 +86,9 @@ def configured_index() -> str:
     "line", [pytest.param(line, marks=[] if line in QUICK else pytest.mark.soak) for line in TYPED]
 )
 def test_the_line_installs_what_it_says(line: str, wheel: Path, tools: Path, tmp_path: Path) -> None:
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL", "UV_"))}
+    clean = {
+        key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL", "UV_", "XDG_"))
+    }
     environment = {
         **clean,
         "HOME": str(tmp_path),
