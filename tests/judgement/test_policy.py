@@ -14,7 +14,7 @@ from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import parse_settings
 from threegate.core.workspace import Workspace
-from threegate.judgement.policy import Policy, changed_parts, load_policy, make_policy
+from threegate.judgement.policy import Policy, changed_parts, flat, load_policy, make_policy
 
 CONTRACTS = folder({"threegate.monty": {}})
 BY_STAGE = folder(
@@ -90,6 +90,26 @@ def test_what_an_approval_signs_otherwise_is_only_in_that_of_grants(text: str) -
     """Job, signed text and the checks with today's settings have it (test_void_approvals.py); a grant signs none."""
     other = policy(text)
     assert other.digest == policy().digest and other.standing != policy().standing
+
+
+def test_a_setting_is_in_the_digest_of_approvals_unless_it_is_bound_otherwise() -> None:
+    """A new one is in it until it gets a row here and in docs/spec/2-approval.md, with what binds it."""
+    settings = policy("[secrets.github]\nenv = 'TOKEN'\n[requesters]\n1000 = 'core'").settings
+    bound = flat(settings.deciding()).keys() - flat(settings.unbound()).keys()
+    page = (Path(__file__).resolve().parents[2] / "docs/spec/2-approval.md").read_text("utf-8")
+    rows = {
+        "request.max_*": {"request.max_cpu", "request.max_memory_mb", "request.max_time_sec"},
+        "request.programs": {"request.programs"},
+        "requesters": {"requesters.1000"},
+        "approval.ttl": {"approval.ttl"},
+        "approval.quorum": {f"approval.quorum.{risk}" for risk in ("low", "medium", "high")},
+        "passkey_origin": {"approval.passkey_origin"},
+        "runners.era.engine": {"runners.era.engine"},
+        "require_readback": {"runners.era.require_readback"},
+        "secrets": {f"secrets.github.{name}" for name in ("env", "file", "method", "host", "path")},
+    }
+    assert bound == set().union(*rows.values())
+    assert all(f"`{name}`" in page for name in rows)
 
 
 def test_the_names_of_what_changed() -> None:

@@ -6,7 +6,6 @@ is in ssh-agent or beside it. The only passphrase that is ever set is typed at s
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from threegate.approval.ssh_agent import keys_in_agent
 from threegate.approval.ssh_wire import PublicKey
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.user_state import config_home
 
 Where = Literal["ssh-agent", "file", "token", "threegate"]
 _USUAL: Final = ("id_ed25519", "id_ecdsa", "id_ed25519_sk", "id_ecdsa_sk", "id_rsa")
@@ -61,7 +61,7 @@ class OperatorKey:
     @property
     def described(self) -> str:
         """Where it is and what it asks, for a person: ``~/.ssh/id_ed25519, asks for its passphrase``."""
-        place = "in ssh-agent" if self.private is None else _short(self.private)
+        place = "in ssh-agent" if self.private is None else below_home(self.private)
         if self.where == "ssh-agent" and self.private is not None:
             place += ", in ssh-agent"
         comment = f" as {self.line.comment}" if self.private is None and self.line.comment else ""
@@ -107,8 +107,7 @@ def keys_of_file(path: Path) -> tuple[OperatorKey, ...]:
 
 def own_key_file() -> Path:
     """The private key that ThreeGate made for this account, or would make."""
-    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return Path(base) / "threegate" / "operator_ed25519"
+    return config_home() / "threegate" / "operator_ed25519"
 
 
 def make_key(passphrase: bool) -> tuple[OperatorKey, bool]:
@@ -197,6 +196,6 @@ def _key_files() -> Iterator[Path]:
         return
 
 
-def _short(path: Path) -> str:
+def below_home(path: Path) -> str:
     """A path below the home folder with ``~``."""
     return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)

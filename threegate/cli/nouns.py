@@ -80,7 +80,7 @@ class Command(TyperCommand):
 
 
 class _Group(TyperGroup):
-    """Commands; for one that there is not, the error says which was probably meant."""
+    """Commands; the error for an unknown one says which was probably meant."""
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
         """The command of the first word. Raises the error of wrong usage."""

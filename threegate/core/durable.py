@@ -458,7 +458,7 @@ def deliver_together(folder: Path, files: Iterable[tuple[str, bytes]]) -> None:
             except FileExistsError:
                 os.unlink(temporary.name, dir_fd=parent)
         sync_folder_at(parent, folder)
-    except BaseException:
+    except BaseException:  # Ctrl-C, too: no temporary file stays
         for path in ours:
             with suppress(OSError):
                 os.unlink(path.name, dir_fd=parent)

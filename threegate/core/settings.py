@@ -1,7 +1,8 @@
 """threegate.toml: every setting, its safe default, and what it means.
 
 Invariant: a settings file with an unknown key, a wrong type or a value out of range is refused whole; no
-setting switches a gate off. `deciding()` is the part that goes into the policy digest (docs/spec/2-approval.md).
+setting switches a gate off. `deciding()` is the part that goes into the policy digest of a grant, and `unbound()` into
+that of an approval (docs/spec/2-approval.md): a new setting is in both until somebody says by what else it is bound.
 """
 
 from __future__ import annotations
@@ -249,6 +250,10 @@ class Section:
     table: type[Table]
     decides: tuple[str, ...] = ()
     """Its names that are part of the policy digest, once they differ from their defaults."""
+    bound: tuple[str, ...] = ()
+    """Those of `decides` that are not in the digest of an approval: it is bound to them elsewhere, or does not depend
+    on them.
+    """
     addresses: tuple[str, ...] = ()
     """Its names whose values may contain a secret; only their scheme is printed."""
     not_for_daemons: Callable[[Any], Iterable[str]] = lambda table: ()
@@ -256,6 +261,21 @@ class Section:
 
 
 SECTIONS: Final = Place[Section]("settings")
+
+_BOUND_ELSEWHERE: Final = (
+    "request.max_cpu",
+    "request.max_memory_mb",
+    "request.max_time_sec",
+    "request.programs",
+    "requesters",
+    "approval.ttl",
+    "approval.passkey_origin",
+    "approval.quorum",
+    "runners.era.engine",
+    "runners.era.require_readback",
+    "secrets",
+)
+"""The core's deciding settings to which an approval is bound in another way; docs/spec/2-approval.md has each way."""
 
 
 class UnreadSection(Table):
@@ -344,16 +364,19 @@ class Settings(Table):
         }
         return _numbers(whole)  # type: ignore[no-any-return]
 
-    def deciding_unseen(self) -> dict[str, Any]:
-        """The part of `deciding` that an approval depends on and that is in nothing else that it signs or that a launch
-        checks with today's value (docs/spec/2-approval.md, "Policy", has the reason for each that is left out).
+    def unbound(self) -> dict[str, Any]:
+        """The part of `deciding` that is in nothing else that an approval signs, and that no launch checks with today's
+        value.
         """
         whole = self.deciding()
-        return {
-            "workspace": whole["workspace"],
-            "approval": {"signature": whole["approval"]["signature"]},
-            **{name: whole[name] for name in ("principals", "aana", "contracts", "results")},
-        }
+        sections = {name: SECTIONS.named(name).bound for name in self.sections if name in whole}
+        bound = [f"{name}.{key}" for name, keys in sections.items() for key in keys]
+        for *above, last in (name.split(".") for name in (*_BOUND_ELSEWHERE, *bound)):
+            table = whole
+            for name in above:
+                table = table[name]
+            table.pop(last, None)
+        return {name: value for name, value in whole.items() if value}
 
     def _core(self) -> dict[str, Any]:
         """All settings of the core as a JSON value."""

@@ -18,6 +18,16 @@ from threegate.core import durable, limits
 from threegate.core.errors import Unavailable
 
 
+def config_home() -> Path:
+    """The folder of the person's configurations (XDG_CONFIG_HOME)."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+
+
+def state_home() -> Path:
+    """The folder of what programs keep for the person (XDG_STATE_HOME)."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+
+
 class UserState:
     """What is kept of a workspace outside of it: the user's state folder (docs/spec/7-trail-and-results.md)."""
 
@@ -33,8 +43,7 @@ class UserState:
     @classmethod
     def of(cls, workspace_id: str) -> UserState:
         """The state folder of one workspace, below XDG_STATE_HOME (default ~/.local/state)."""
-        base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-        return cls(Path(f"{base}/threegate/{workspace_id}"))
+        return cls(state_home() / "threegate" / workspace_id)
 
     def read_head(self) -> dict[str, str | int] | None:
         """The kept head, or None when there is none. Raises Unavailable when it cannot be read."""

@@ -112,7 +112,7 @@ def make_policy(
                 **facts,
             )
         )
-        for part in (settings.deciding_unseen(), settings.deciding())
+        for part in (settings.unbound(), settings.deciding())
     )
     return Policy(
         settings,

@@ -25,7 +25,7 @@ from threegate.core.extras import missing_extra
 from threegate.core.own_process import own_process
 from threegate.core.plugins import Place
 from threegate.core.settings import Settings
-from threegate.core.user_state import UserState
+from threegate.core.user_state import UserState, config_home
 from threegate.core.version import described
 from threegate.core.workspace import Workspace
 from threegate.request.job import BUBBLEWRAP
@@ -239,8 +239,7 @@ def service_state(name: str) -> dict[str, str]:
 def _unit_file(name: str, *, own: bool = False) -> Path:
     if not _NAME.fullmatch(name):
         raise InvalidInput(f"--name {name}: not a valid service name (a-z, 0-9 and -)")
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return (config / _USER_UNITS if own else UNITS) / f"{name}.service"
+    return (config_home() / _USER_UNITS if own else UNITS) / f"{name}.service"
 
 
 def _has_own(name: str) -> bool:

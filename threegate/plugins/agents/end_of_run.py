@@ -24,7 +24,7 @@ from threegate.core import limits
 from threegate.core.errors import ThreeGateError
 from threegate.core.own_daemon import OwnDaemon, starts_by_itself
 from threegate.launch.context import Context, open_context
-from threegate.plugins.agents.agent_commits import AgentCommit
+from threegate.plugins.agents.agent_commits import AgentCommit, AgentCommits
 from threegate.plugins.agents.branch_files import read_branch
 from threegate.plugins.agents.carried_commits import carry_commits
 from threegate.plugins.agents.findings_question import read_line
@@ -112,16 +112,7 @@ class EndOfRun:
             say(f"its copy is kept; look at it with: threegate agent show {run.run_id}")
             return None
         try:
-            name = draft_changes(
-                self._context.workspace,
-                self._context.policy.settings,
-                run,
-                finished.copy.root,
-                changes,
-                profile=facts.profile,
-                purpose=f"Changes that {facts.profile} made in {facts.project or facts.root}",
-                commits=finished.commits,
-            )
+            name = self._draft(finished, changes, "made", finished.commits)
         except (ThreeGateError, OSError) as error:
             say(f"its changes could not be proposed: {error}")
             return None
@@ -130,7 +121,7 @@ class EndOfRun:
 
     def _report_branch(self, finished: Finished, branch: tuple[str, AgentCommit]) -> None:
         """Draft, if wanted, what a branch has that the files of the copy do not have."""
-        facts, run = finished.facts, finished.run
+        run = finished.run
         name = ascii(branch[0])[1:-1]
         try:
             changes = read_branch(finished.copy, branch[1])
@@ -140,20 +131,26 @@ class EndOfRun:
             if not self._wants_draft(f"Propose what it committed on {name}?"):
                 return
             keep_bases(finished.copy, changes.rows)
-            drafted = draft_changes(
-                self._context.workspace,
-                self._context.policy.settings,
-                run,
-                finished.copy.root,
-                changes,
-                profile=facts.profile,
-                purpose=f"Changes that {facts.profile} committed on {name} in {facts.project or facts.root}",
-                commits=carry_commits(finished.copy, finished.commits.of(branch[0]), changes),
-            )
+            commits = carry_commits(finished.copy, finished.commits.of(branch[0]), changes)
+            drafted = self._draft(finished, changes, f"committed on {name}", commits)
         except (ThreeGateError, OSError) as error:
             self._say(f"what it committed on {name} could not be proposed: {error}")
             return
         self._say_drafted(f"drafted {drafted} of {name}")
+
+    def _draft(self, finished: Finished, changes: MadeChangeSet, did: str, commits: AgentCommits) -> str:
+        """Draft a change set; return the file's name. Raises ThreeGateError, OSError."""
+        facts = finished.facts
+        return draft_changes(
+            self._context.workspace,
+            self._context.policy.settings,
+            finished.run,
+            finished.copy.root,
+            changes,
+            profile=facts.profile,
+            purpose=f"Changes that {facts.profile} {did} in {facts.project or facts.root}",
+            commits=commits,
+        )
 
     def _say_drafted(self, drafted: str) -> None:
         here = self._opened or (bool(self._word) and not self._asked)

@@ -27,9 +27,8 @@ from threegate.core import durable, limits, removal
 from threegate.core.errors import InvalidInput, ThreeGateError, Unavailable
 from threegate.core.secret_value import check_secret, read_secret
 from threegate.core.settings import SecretReference, Settings
-from threegate.core.user_state import UserState
+from threegate.core.user_state import UserState, config_home
 from threegate.core.workspace import Workspace, default_workspace
-from threegate.plugins.agents.git_repository import config_home
 from threegate.plugins.agents.profile import Profile
 from threegate.plugins.agents.runs import all_runs, is_alive
 from threegate.plugins.changes.section import AgentSettings, AgentsSettings
@@ -137,7 +136,9 @@ def key_from(typed: str) -> str:
         try:
             data = durable.read_regular(Path(typed).expanduser(), max_bytes=limits.SECRET_BYTES)
         except (OSError, RuntimeError):
-            raise InvalidInput("there is no key: the file that you named cannot be read; nothing was made") from None
+            raise InvalidInput(
+                "the file that you named cannot be read, so no key was stored; nothing was made"
+            ) from None
         typed = data.decode("ascii", "replace")
     try:
         return check_secret("what you gave", typed.strip())
@@ -240,7 +241,7 @@ def make_missing(missing: Missing, *, typed: str, locked: bool) -> tuple[Workspa
             made, new = Made.read(), Made()
             try:
                 workspace = _make(missing, made, new, typed, locked)
-            except BaseException:
+            except BaseException:  # Ctrl-C, too: nothing stays half made
                 _take_back(new, keep=lambda path: False)
                 _forget(made, new)
                 raise

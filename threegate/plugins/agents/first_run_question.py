@@ -17,7 +17,7 @@ from typing import Final
 
 import typer
 
-from threegate.acts.operator_keys import key_to_enrol, operator_keys, own_key_file
+from threegate.acts.operator_keys import below_home, key_to_enrol, operator_keys, own_key_file
 from threegate.approval.signature import SSH_KEYGEN
 from threegate.cli import invocation
 from threegate.cli.key_question import WITH
@@ -101,13 +101,14 @@ def _lines(missing: Missing, root: Path) -> list[str]:
     """What is made, in at most six lines."""
     lines = []
     if missing.workspace is None:
-        lines.append(f"workspace  {_short(default_workspace())}, for you alone")
+        lines.append(f"workspace  {below_home(default_workspace())}, for you alone")
         if missing.operator is not None:
             key = missing.operator
             lines.append(f"operator   {key.fingerprint} ({key.described}), who signs what may happen")
         else:
             lines.append(
-                f"operator   a new key, {_short(own_key_file())}; who reads the file can sign (p: with a passphrase)"
+                f"operator   a new key, {below_home(own_key_file())}; who reads the file can sign (p: with a "
+                "passphrase)"
             )
         lines.append(f"project    {root}: the agent gets a copy, and what you sign is applied there{_remark(root)}")
     if missing.model is not None:
@@ -136,8 +137,8 @@ def _model_line(model: ModelAccess) -> str:
         return f"{host}, with the key in {model.variable}"
     assert model.file is not None
     if model.typed:
-        return f"{host}, with a key that you type next; it is stored in {_short(model.file)}, for you alone"
-    return f"{host}, with the key in {_short(model.file)}"
+        return f"{host}, with a key that you type next; it is stored in {below_home(model.file)}, for you alone"
+    return f"{host}, with the key in {below_home(model.file)}"
 
 
 def _answer(question: str) -> str:
@@ -150,8 +151,3 @@ def _answer(question: str) -> str:
     invocation.prompt(question, err=True)
     line = sys.stdin.readline()
     return line.strip().lower() if line else "n"
-
-
-def _short(path: Path) -> str:
-    """A path below the home folder with ``~``."""
-    return f"~/{path.relative_to(Path.home())}" if path.is_relative_to(Path.home()) else str(path)

@@ -20,6 +20,7 @@ from typing import Final
 
 from threegate.core import limits
 from threegate.core.held_folder import hold_path
+from threegate.core.user_state import config_home
 from threegate.plugins.agents.git_index import read_index
 from threegate.plugins.agents.held_paths import read_inside
 from threegate.plugins.changes.git_objects import is_id
@@ -313,11 +314,6 @@ def run_git(
     return subprocess.run(
         [find_git(), *words], env=environment, cwd=cwd, input=given, capture_output=True, check=True, timeout=seconds
     ).stdout
-
-
-def config_home() -> Path:
-    """The folder of the person's configurations."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
 
 
 def _configurations() -> tuple[Path, ...]:

@@ -165,7 +165,7 @@ def run_agent(
             launch.prepare(held, decide)
             launch.refuse_stopped()
             launch.announce()
-        except BaseException:
+        except BaseException:  # Ctrl-C, too: a run that never started leaves nothing
             launch.undo()
             raise
         return launch.live(propose)

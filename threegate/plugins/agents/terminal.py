@@ -157,7 +157,7 @@ def _on_terminal(
     _copy_size(ours)
     try:
         process = jail.start(argv, stdin=theirs, stdout=theirs, stderr=theirs, terminal=True)
-    except BaseException:
+    except BaseException:  # Ctrl-C, too: nobody else knows of this descriptor
         os.close(ours)
         raise
     finally:

@@ -19,10 +19,10 @@ from typing import Final, Literal
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.held_folder import hold_path, open_beneath
-from threegate.core.user_state import UserState
+from threegate.core.user_state import UserState, config_home
 from threegate.core.workspace import AgentRun, Workspace, default_workspace
 from threegate.plugins.agents.git_history import make_history
-from threegate.plugins.agents.git_repository import NoHistory, Repository, config_home
+from threegate.plugins.agents.git_repository import NoHistory, Repository
 from threegate.plugins.agents.held_paths import FOLDER, read_inside
 from threegate.plugins.agents.names_layer import make_names
 from threegate.plugins.agents.project_ignores import gather, to_bytes

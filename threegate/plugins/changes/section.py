@@ -106,6 +106,6 @@ def _model_keys(agents: AgentsSettings) -> Iterator[str]:
     return (profile.key for profile in agents.profiles.values())
 
 
-PROJECT: Final = Section(ProjectSettings, decides=("root",))
+PROJECT: Final = Section(ProjectSettings, decides=("root",), bound=("root",))
 APPLY: Final = Section(ApplySettings)
-AGENTS: Final = Section(AgentsSettings, decides=("protected",), not_for_daemons=_model_keys)
+AGENTS: Final = Section(AgentsSettings, decides=("protected",), bound=("protected",), not_for_daemons=_model_keys)

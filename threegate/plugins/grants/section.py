@@ -19,4 +19,4 @@ class GrantSettings(Table):
     )
 
 
-SECTION = Section(GrantSettings, decides=("allow", "allow_write"))
+SECTION = Section(GrantSettings, decides=("allow", "allow_write"), bound=("allow", "allow_write"))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from threegate.aana import DecisionLog
 from threegate.core.errors import Unavailable
+from threegate.core.user_state import state_home
 from threegate.core.workspace import Workspace
 
 
@@ -20,8 +21,7 @@ def decision_log(explicit: str, workspace: Workspace | None) -> DecisionLog:
     elif workspace is not None and os.access(workspace.decisions_file.parent, os.W_OK):
         path = workspace.decisions_file
     else:
-        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-        path = Path(state) / "threegate" / "decisions.jsonl"
+        path = state_home() / "threegate" / "decisions.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not can_record(path):
         raise Unavailable(f"{path}: decisions cannot be recorded here; name another file with --log")

@@ -460,7 +460,7 @@ def _gated(jail: Jail, words: list[str]) -> tuple[JailProcess, socket.socket, in
                 stderr=subprocess.PIPE,
                 begin=False,
             )
-    except BaseException:
+    except BaseException:  # Ctrl-C, too: nobody else knows of this descriptor
         door.close()
         raise
     try:

@@ -90,7 +90,7 @@ def ask(text: str, binary: Path) -> tuple[int, str]:
             try:
                 restrict(process.pid)
                 _, told = process.communicate(timeout=limits.MONTY_PARSE_SEC)
-            except BaseException:
+            except BaseException:  # Ctrl-C, too: nobody else knows of this process
                 process.kill()
                 raise
             return process.returncode, told.decode("utf-8", "replace")
