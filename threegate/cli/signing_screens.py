@@ -149,7 +149,7 @@ def _outcome_lines(shown: Shown, threegate: str) -> Iterator[str]:
         yield f"undo      {threegate} {request.action.undone_by} {shown.request_id}"
         return
     yield f"{status:<9} {shown.request_id}{f': {reason}' if reason else ''}"
-    yield f"see       {threegate} show {shown.request_id}"
+    yield f"see       {threegate} show {shown.request_id}{' --result' if shown.results else ''}"
 
 
 def reveal(

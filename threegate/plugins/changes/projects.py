@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import stat
 from collections.abc import Iterable
@@ -109,6 +110,15 @@ def project_problem(workspace: Workspace, name: str) -> tuple[str, str] | None:
     except (Refused, InvalidInput) as error:
         return "TG914", str(error)
     return None
+
+
+def groups_of(place: ProjectPlace) -> tuple[int, list[int]]:
+    """The group of the project's owner, and all groups that the account is a member of. Raises OSError."""
+    try:
+        entry = pwd.getpwuid(place.uid)
+        return entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
+    except KeyError:
+        return os.stat(place.path).st_gid, []
 
 
 def hold_project(place: ProjectPlace) -> HeldFolder:

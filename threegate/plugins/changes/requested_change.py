@@ -26,7 +26,7 @@ from threegate.plugins.changes.checks import check_project, moved_on
 from threegate.plugins.changes.commit_chain import CarriedCommit, read_commits_tar
 from threegate.plugins.changes.commit_message import commit_message, one_message
 from threegate.plugins.changes.project_repository import BranchRefused, ProjectRepository
-from threegate.plugins.changes.projects import find_project, hold_project
+from threegate.plugins.changes.projects import find_project, groups_of, hold_project
 from threegate.plugins.changes.protected_paths import ProtectedPaths
 from threegate.plugins.changes.section import AgentsSettings
 from threegate.plugins.changes.table import ChangeSetError
@@ -148,6 +148,8 @@ def refuse_unfit(requested: RequestedChange, advice: str = "") -> None:
             moved = moved_on(tree, requested.change.rows)
             if not moved:
                 check_project(tree, requested.change, place.uid)
+                if place.deliver == "tree":
+                    _check_groups(tree, requested.change, place)
         except ChangeSetError as error:
             raise Refused("input_unfit", f"changes.tar: {error}") from None
         except OSError as error:
@@ -157,6 +159,17 @@ def refuse_unfit(requested: RequestedChange, advice: str = "") -> None:
         raise Refused("project_changed", f"{moved[0]}{more}: the project moved on since the change was made{advice}")
     if requested.unfit is not None:
         raise requested.unfit
+
+
+def _check_groups(tree: HeldTree, change: ChangeSet, place: ProjectPlace) -> None:
+    """Refuse to replace a file whose group its owner cannot give to the new one. Raises ChangeSetError, OSError."""
+    gid, groups = groups_of(place)
+    allowed = {gid, *groups, *(os.getgroups() if place.uid == os.geteuid() else ())}
+    replaced = (row for row in change.rows if row.before is not None and row.after is not None and row.after.file)
+    for row in replaced:
+        present = tree.look(row.path)
+        if present is not None and present.kind == "file" and present.gid not in allowed:
+            raise ChangeSetError(f"{row.path}: its owner is not a member of its group ({present.gid}); change that")
 
 
 def _branch(

@@ -51,6 +51,7 @@ class TreeEntry:
     why: str = ""
     identity: tuple[int, int] = (0, 0)
     uid: int = -1
+    gid: int = -1
 
     @property
     def mode(self) -> Mode:
@@ -268,4 +269,4 @@ def _entry(facts: os.stat_result) -> TreeEntry:
     if facts.st_mode & (stat.S_ISUID | stat.S_ISGID):
         why = "has a set-user-id or set-group-id bit"
     executable = bool(facts.st_mode & stat.S_IXUSR)
-    return TreeEntry("file", executable, facts.st_size, facts.st_nlink, why, identity, uid)
+    return TreeEntry("file", executable, facts.st_size, facts.st_nlink, why, identity, uid, facts.st_gid)

@@ -76,6 +76,19 @@ def test_applied_by_the_daemon(tmp_path: Path) -> None:
     change.place.run("audit", "verify", expect=0)
 
 
+@pytest.mark.root
+def test_a_group_that_the_owner_is_not_in_is_said_before_the_signature(tmp_path: Path) -> None:
+    """Its owner could not give the new file this group, so a signed change could only fail."""
+    change = Proposed(tmp_path)
+    os.chown(change.project / "src/a.py", OWNER, 12345)
+    refused = change.place.approve(change.draft, expect=2)
+    assert "src/a.py: its owner is not a member of its group (12345)" in refused.err
+    os.chown(change.project / "src/a.py", OWNER, OWNER)
+    change.place.approve(change.draft)
+    change.place.once()
+    assert "status: succeeded" in change.place.result(change.request_id)
+
+
 @pytest.mark.slow
 def test_a_project_that_moved_on(tmp_path: Path) -> None:
     change = Proposed(tmp_path)

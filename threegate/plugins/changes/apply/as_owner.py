@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import pwd
 import select
 import signal
 import subprocess
@@ -32,6 +31,7 @@ from threegate.plugins.changes.apply.apply_journal import ApplyPlan, read_journa
 from threegate.plugins.changes.apply.branch_delivery import BranchOrder, make_branch, remove_branch, take_back_branch
 from threegate.plugins.changes.change_tar import read_change_set
 from threegate.plugins.changes.commit_chain import CarriedCommit, read_commits_tar
+from threegate.plugins.changes.projects import groups_of
 from threegate.plugins.changes.table import ChangeSetError
 
 Verb = Literal["apply", "take_back", "forget", "remove_branch"]
@@ -255,11 +255,7 @@ def _is_stopped(watch: int) -> bool:
 
 def become(place: ProjectPlace, parent: int) -> None:
     """Turn this process permanently into one of the project's owner that ends with its parent. Raises OSError."""
-    try:
-        entry = pwd.getpwuid(place.uid)
-        gid, groups = entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
-    except KeyError:
-        gid, groups = os.stat(place.path).st_gid, []
+    gid, groups = groups_of(place)
     # Groups before the user: after that this process may set none, and would keep root's.
     os.setgroups(groups)
     os.setresgid(gid, gid, gid)
