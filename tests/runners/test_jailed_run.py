@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -35,9 +36,10 @@ from threegate.core.settings import EraSettings
 from threegate.request.job import ERA_ENVIRONMENT, Job, JobInput
 from threegate.runners.era import jailed_limits, jailed_run
 from threegate.runners.era.jailed_cgroup import sweep
-from threegate.runners.era.jailed_run import BubblewrapRunner
+from threegate.runners.era.jailed_run import BubblewrapRunner, JailedRun
 from threegate.runners.era.walls import mounts_of, process_status
 from threegate.runners.interface import Outcome
+from threegate.runners.jail.jail import JailProcess
 from threegate.runners.probe import read_walls
 from threegate.runners.seccomp import SECCOMP_SHA256
 
@@ -436,9 +438,20 @@ def test_it_dies_with_the_daemon(who: str) -> None:
     assert cgroups(f"threegate-era-{daemon.pid}-*") == []
 
 
-def _first(text: str, job: Job, folder: Path) -> Outcome:
-    jailed_run.GATE = text
-    return BubblewrapRunner(SETTINGS).run(clearance(job), job, control(folder))
+def _closed(job: Job, folder: Path) -> tuple[Outcome, list[str]]:
+    """A run whose daemon closes its end of the gate once all is read back; and what is in /out when the gate ends."""
+    left: list[str] = []
+    read_back = JailedRun._read_back
+
+    def closed(self: JailedRun, process: JailProcess) -> None:
+        read_back(self, process)
+        assert self._door is not None
+        self._door.shutdown(socket.SHUT_RDWR)
+        wait_until(lambda: not _program(self._pid), "the end of the gate")
+        left.extend(os.listdir(self._out))
+
+    JailedRun._read_back = closed  # type: ignore[method-assign]
+    return BubblewrapRunner(SETTINGS).run(clearance(job), job, control(folder)), left
 
 
 @both
@@ -446,8 +459,9 @@ def test_without_the_word_nothing_of_the_command_runs(who: str) -> None:
     """The gate's end, as it sees that of the daemon: the shell ends, and the command never begins."""
     job = jailed_python("open('/out/ran', 'w')")
     with folder_of(who) as folder:
-        outcome = run_as(who, _first, 'echo >&0; exec <&-; read -r go <&0 && exec "$@"', job, folder)
-    assert (outcome.status, outcome.artifacts) == ("failed", ())
+        outcome, left = run_as(who, _closed, job, folder)
+    assert (outcome.status, outcome.exit_code, outcome.artifacts, left) == ("failed", None, (), [])
+    assert outcome.detail == "The jail ended before its gate was opened, so the command did not begin."
 
 
 def _differs(change: str, job: Job, folder: Path) -> Outcome:

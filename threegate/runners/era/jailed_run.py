@@ -315,6 +315,8 @@ class JailedRun:
             door.sendall(b"go\n")
             door.close()
             self._watch.run()
+        except BrokenPipeError:
+            self._ended = ("failed", "The jail ended before its gate was opened, so the command did not begin.")
         except Unavailable as error:
             self._ended = ("interrupted", f"It was told to end, and may still be running: {error}.")
         finally:
