@@ -23,6 +23,7 @@ from pathlib import Path
 
 from tests.plugins.changes.applying import Change, own
 from tests.plugins.changes.trees_on_disk import build, held, made
+from threegate.approval.shown.escaped_lines import diff_lines
 from threegate.plugins.changes.change_facts import changed_paths, path_diff
 from threegate.plugins.changes.change_tar import read_change_set
 from threegate.plugins.changes.trees import HeldTree
@@ -50,7 +51,8 @@ def show(project: Path, data: bytes) -> int:
     stream = io.BytesIO(data)
     with held(project) as folder:
         tree = HeldTree(folder)
-        return sum(len(path_diff(tree, change, stream, item).lines) for item in changed_paths(change, stream))
+        found = [path_diff(tree, change, stream, item).text for item in changed_paths(change, stream)]
+        return sum(len(diff_lines(text)) for text in found if text is not None)
 
 
 def applied(change: Change, act: str) -> None:

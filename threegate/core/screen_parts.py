@@ -1,14 +1,16 @@
 """The parts of a screen: which words are ours and which are foreign, before escaping and wrapping.
 
-Invariant: foreign words are only in `Field`, `Listing` and `Quote`, as their `value` or `text`, never in a
-label or a head; everything else is ours. The command line, the terminal application and the operator's page
-are rendered from these alone.
+Invariant: foreign words are only in `Field`, `Listing` and `Quote`, as their `value` or `text`, and in a `FileDiff`, as
+its `path` and the lines of its text, never in a label or a head; everything else is ours. The command line, the
+terminal application and the operator's page are rendered from these alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+
+from threegate.core.file_diff import TextChange
 
 LIMIT: Final = 60
 """Lines of a long text that the short screen shows."""
@@ -63,7 +65,23 @@ class Note:
     text: str
 
 
-Item = Field | Fact | Listing | Quote | Note
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    """What happens to one file; its lines are never cut."""
+
+    label: str
+    """Ours: what is done with it."""
+    path: str
+    about: tuple[Field | Fact | Quote | Note, ...] = ()
+    """What is to be known of it, above its lines."""
+    text: TextChange | None = None
+    """None where nothing of it is shown as lines."""
+    before: str = ""
+    after: str = ""
+    """Digests of the file before and after; empty where it is not there. Equal ones: the same change."""
+
+
+Item = Field | Fact | Listing | Quote | FileDiff | Note
 
 
 @dataclass(frozen=True, slots=True)

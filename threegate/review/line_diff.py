@@ -16,26 +16,16 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from math import isqrt
-from typing import Final, NamedTuple
+from typing import Final
 
 from threegate.core import limits
+from threegate.core.file_diff import CONTEXT, Piece
 
-CONTEXT: Final = 3
-"""Equal lines that a hunk shows before and behind what differs."""
 # Anchors are runs of up to 2**5 lines.
 _DOUBLINGS: Final = 5
 
 # Places of two equal lines, the first one's text first.
 _Pair = tuple[int, int]
-
-
-class Piece(NamedTuple):
-    """`old[old_start:old_end]` becomes `new[new_start:new_end]`; at most one of the two is empty."""
-
-    old_start: int
-    old_end: int
-    new_start: int
-    new_end: int
 
 
 def differing(old: Sequence[str], new: Sequence[str]) -> list[Piece]:

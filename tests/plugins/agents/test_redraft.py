@@ -84,7 +84,7 @@ def test_what_both_sides_changed_is_merged_and_signed_anew(tmp_path: Path) -> No
     assert "merged with the project: text" in told and "merged with the project: run.sh" in told
     assert picture(moved.project) == before and moved.draft.is_file()
     shown = moved.place.approve(moved.fresh()).out
-    assert "| +two" in shown and "| -17" not in shown and "drafted again from" in shown
+    assert "+ | two" in shown and "- | 17" not in shown and "drafted again from" in shown
     moved.place.once()
     assert (moved.project / "text").read_text() == LINES.replace("2\n", "two\n", 1).replace("17\n", "seventeen\n")
     assert (moved.project / "run.sh").read_text() == "start\n" + LINES + "end\n"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.plugins.changes.trees_on_disk import build, held, made
+from threegate.approval.shown.escaped_lines import diff_lines
 from threegate.core import limits
 from threegate.plugins.changes.action import Changes, ProjectPlace
 from threegate.plugins.changes.change_facts import ChangedPath, changed_paths, check_said, job_change, path_diff
@@ -32,7 +33,8 @@ class Seen:
 
     def diff(self, path: str) -> list[str]:
         with held(self.project) as folder:
-            return path_diff(HeldTree(folder), self.change, io.BytesIO(self.data), self.of(path)).lines
+            text = path_diff(HeldTree(folder), self.change, io.BytesIO(self.data), self.of(path)).text
+        return diff_lines(text) if text is not None else []
 
 
 def test_the_order_of_the_screen_and_the_counts(tmp_path: Path) -> None:
@@ -82,21 +84,18 @@ def test_diffs(tmp_path: Path) -> None:
         },
     )
     assert seen.diff("long") == [
-        "@@ -13,6 +13,7 @@",
-        " line 12",
-        " line 13",
-        " line 14",
-        "+new",
-        " line 15",
-        " line 16",
-        " line 17",
+        "  > 12 equal lines",
+        "  13 13   | line 12",
+        "  14 14   | line 13",
+        "  15 15   | line 14",
+        "     16 + | new",
+        "  16 17   | line 15",
+        "  17 18   | line 16",
+        "  18 19   | line 17",
+        "  > 12 equal lines",
     ]
-    assert seen.diff("end") == ["@@ -1 +1 @@", "-a", "\\ no line end", "+a"]
-    assert (
-        seen.diff("was_binary")
-        == ["@@ -0,0 +1 @@", "+text"]
-        == [line.replace("file", "text") for line in seen.diff("link")]
-    )
+    assert seen.diff("end") == ["  1   - | a", "  > the file ends here, without a line end", "    1 + | a"]
+    assert seen.diff("was_binary") == ["    1 + | text"] == [line.replace("file", "text") for line in seen.diff("link")]
     assert seen.diff("x") == seen.diff("b") == seen.diff("empty") == []
 
 

@@ -58,7 +58,7 @@ class Codemod:
             tree = HeldTree(folder)
             assert moved_on(tree, change.rows) == ()
             check_project(tree, change, OWNER)
-            assert all(path_diff(tree, change, stream, item).lines for item in changed_paths(change, stream))
+            assert all(path_diff(tree, change, stream, item).text for item in changed_paths(change, stream))
 
     def apply(self) -> None:
         change = Change(self.project, self.data, self.folder)

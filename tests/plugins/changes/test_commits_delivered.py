@@ -12,7 +12,7 @@ def test_line_ends_are_those_that_git_stores() -> None:
         draft = here.propose(lambda work: (work / "win.txt").write_bytes(b"a\r\nc\r\n"), commits=commits)
         shown = here.approve(draft, "--deliver", "commits", "--full").out
         diff = shown.partition("/in/commits.tar")[2].partition("commit 2")[0]
-        assert "| -b\n" in diff and "| +x\n" in diff and "\\r" not in diff and "| -a" not in diff
+        assert "- | b\n" in diff and "+ | x\n" in diff and "\\r" not in diff and "- | a" not in diff
         here.place.once()
         [branch] = here.branches()
         assert here.git("show", f"{branch}~1:win.txt") == "a\nx\n" and here.git("show", f"{branch}:win.txt") == "a\nc\n"

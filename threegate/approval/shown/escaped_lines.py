@@ -14,8 +14,9 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from threegate.core.file_diff import CONTEXT, Fold, TextChange
 from threegate.core.printable import escape_of, is_plain, stands_alone
-from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Section
+from threegate.core.screen_parts import Fact, Field, FileDiff, Item, Listing, Note, Section
 
 WIDTH = 80
 HEIGHT = 24
@@ -23,6 +24,8 @@ HEIGHT = 24
 LEAST_WIDTH = 40
 """Columns. On a narrower terminal, no question is asked."""
 GUTTER = "| "
+TAB = 4
+"""Columns from one tab stop of a file's line to the next."""
 _MORE = "--full shows all"
 _ODD = re.compile(r"[^ -~]")
 
@@ -38,6 +41,14 @@ class CodeLine(str):
         line = cls(head + piece)
         line.start = len(head)
         return line
+
+
+class DiffRow(CodeLine):
+    """A line of a diff on the screen. `mark` is what it is: a space, a minus or a plus; no word of the file is before
+    `start`.
+    """
+
+    mark: str
 
 
 class Title(str):
@@ -147,6 +158,36 @@ def numbered(text: str, *, width: int = WIDTH, limit: int | None = None, first: 
     return clipped(lines, limit)
 
 
+def diff_lines(text: TextChange, *, width: int = WIDTH, context: int | None = CONTEXT) -> list[str]:
+    """A file's change: the line's numbers before and after, our mark, the gutter, the file's own words."""
+    size = len(str(max(len(text.old), len(text.new))))
+    lines: list[str] = []
+    for row in text.rows(context):
+        if isinstance(row, Fold):
+            lines.append(f"  > {row.lines} equal lines")
+            continue
+        label = f"{row.old or '':>{size}} {row.new or '':>{size}}"
+        for piece in wrapped(_visible(row.text), width - 2 * size - 6 - len(GUTTER)):
+            line = DiffRow(f"  {label} {row.mark} {GUTTER}{piece}")
+            line.start, line.mark = len(line) - len(piece), row.mark
+            lines.append(line)
+            label = " " * len(label)
+        if not row.ends:
+            lines.append("  > the file ends here, without a line end")
+    return lines
+
+
+def _visible(text: str) -> str:
+    """A line of a file: tabs with a mark, up to their next stop; bytes that are not UTF-8 as ``\\xff``."""
+    made = ""
+    for char in text:
+        if char == "\t":
+            made += "\u2192".ljust(TAB - len(made) % TAB)
+        else:
+            made += escape_of(chr(ord(char) - 0xDC00)) if "\udc80" <= char <= "\udcff" else char
+    return made
+
+
 def field(label: str, value: str, *, width: int = WIDTH, limit: int | None = 12) -> list[str]:
     """``label | value``; a long value continues below, behind the gutter."""
     head = label.ljust(12) if len(label) < 13 else f"{label} "
@@ -215,6 +256,11 @@ def _item(item: Item, width: int, full: bool) -> list[str]:
         return fact(item.label, item.value, width=width)
     if isinstance(item, Note):
         return own(item.text, width=width)
+    if isinstance(item, FileDiff):
+        lines = field(item.label, item.path, width=width, limit=None)
+        for part in item.about:
+            lines += _item(part, width, full)
+        return lines + (diff_lines(item.text, width=width) if item.text is not None else [])
     head = own(item.head, width=width) if item.head else []
     if isinstance(item, Listing):
         return head + numbered(item.text, width=width, limit=None if full else item.most)

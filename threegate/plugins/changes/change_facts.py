@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final, NamedTuple
 
 from threegate.core import limits
-from threegate.core.printable import escape_of
+from threegate.core.file_diff import TextChange
 from threegate.plugins.changes.action import Changes, JobChange, ProjectPlace
 from threegate.plugins.changes.change_tar import ChangeSet
 from threegate.plugins.changes.path_rules import link_parts
 from threegate.plugins.changes.run_later import LinkNames, is_source, why_link_runs_later, why_runs_later
 from threegate.plugins.changes.table import EXECUTABLE, LINK, ChangeSetError, Row, count_changes
 from threegate.plugins.changes.trees import Tree
-from threegate.request.characters import escaped
 from threegate.request.shown_whole import why_not_plain
-from threegate.review.line_diff import unified
+from threegate.review.line_diff import differing
 
 _NO_TEXT: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f\udc80-\udcff]")
 """Control characters that text does not have, and bytes that are not UTF-8 (as `surrogateescape` decodes them)."""
@@ -60,9 +59,9 @@ class ChangedPath:
 
 
 class PathDiff(NamedTuple):
-    """The lines of one path's diff, none where there is none; `why` the old bytes or all of it are not in it."""
+    """One path's diff, None where there is none; `why` the old bytes or all of it are not in it."""
 
-    lines: list[str]
+    text: TextChange | None
     why: str = ""
 
 
@@ -129,20 +128,25 @@ def path_diff(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedP
     """One path's diff, without a head. Raises OSError for the archive, never for the project's file.
 
     An old file that cannot be read, is not text, or is too large is left out, with the reason: all of the new one is
-    shown then.
+    shown then. What is hidden is in its lines as it is: a screen writes it as an escape.
     """
     row = item.row
     if row.after is None or not row.after.file or item.unseen or row.change == "mode":
-        return PathDiff([])
+        return PathDiff(None)
     old, why = b"", ""
     if row.before is not None and row.before.file:
         try:
             old, why = _old_bytes(project, row.path)
         except OSError as error:
             why = f"it cannot be read ({error.strerror or type(error).__name__})"
-    lines = unified(_lines(old), _lines(change.read(stream, row.path)))
-    parts = [_escaped(part) for line in lines for part in line.split("\n")]
-    return PathDiff(parts, why and f"the project's file is not shown, only the new one: {why}")
+    before, before_ends = _lines(old)
+    after, after_ends = _lines(change.read(stream, row.path))
+    if before_ends == after_ends:
+        pieces = differing(before, after)
+    else:  # the last lines are different ones, whatever is on them
+        pieces = differing([*before[:-1], *(f"{line}\n" for line in before[-1:])], after)
+    text = TextChange(tuple(before), tuple(after), tuple(pieces), before_ends, after_ends) if pieces else None
+    return PathDiff(text, why and f"the project's file is not shown, only the new one: {why}")
 
 
 def _old_bytes(project: Tree, path: str) -> tuple[bytes, str]:
@@ -166,18 +170,9 @@ def _why_no_text(data: bytes) -> str:
     return f"it is not text ({odd} of its {len(text)} characters are controls or not UTF-8)"
 
 
-def _lines(data: bytes) -> list[str]:
-    """Lines with a mark where the last one does not end."""
-    text = data.decode("utf-8", "surrogateescape")
-    lines = text.split("\n")
-    last = lines.pop()
-    return [*lines, f"{last}\n\\ no line end"] if last else lines
-
-
-def _escaped(line: str) -> str:
-    """A line in which what is hidden is written as an escape; a byte that is not UTF-8 as ``\\xff``."""
-    return escaped(line, _escape)
-
-
-def _escape(char: str) -> str:
-    return escape_of(chr(ord(char) - 0xDC00) if "\udc80" <= char <= "\udcff" else char)
+def _lines(data: bytes) -> tuple[list[str], bool]:
+    """Lines without their ends, and whether the last one has an end."""
+    lines = data.decode("utf-8", "surrogateescape").split("\n")
+    if lines[-1]:
+        return lines, False
+    return lines[:-1], True

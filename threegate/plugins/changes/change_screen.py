@@ -20,7 +20,7 @@ from threegate.approval.shown.request_sections import size_text
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
-from threegate.core.screen_parts import Field, Item, Note, Quote
+from threegate.core.screen_parts import Field, FileDiff, Item, Note
 from threegate.plugins.changes.change_facts import ChangedPath, path_diff
 from threegate.plugins.changes.change_tar import ChangeSet
 from threegate.plugins.changes.commit_chain import CarriedCommit
@@ -68,7 +68,7 @@ def _commits(project: Tree, requested: RequestedChange) -> Iterator[Item]:
         yield Field(f"commit {number}", said.partition("\n")[0])  # the whole message is on the card
         before.rows = {item.row.path: item.row for item in paths}
         for item in sorted(paths, key=ChangedPath.order):
-            yield from _path(before, commit.change, io.BytesIO(commit.data), item)
+            yield _path(before, commit.change, io.BytesIO(commit.data), item)
         for item in paths:
             before.commits[item.row.path] = commit
 
@@ -132,7 +132,7 @@ def _items(project: HeldTree, requested: RequestedChange, stream: BinaryIO) -> I
         if part != last:
             yield Note(heads[part])
             last = part
-        yield from _path(project, requested.change, stream, item)
+        yield _path(project, requested.change, stream, item)
 
 
 def _links(project: HeldTree, requested: RequestedChange) -> tuple[LinkNames, bool]:
@@ -159,9 +159,17 @@ def _by_links(item: ChangedPath, links: LinkNames) -> ChangedPath:
     return item if why is None else replace(item, later=f"{why} (the link is in the project)")
 
 
-def _path(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath) -> Iterator[Item]:
+def _path(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath) -> FileDiff:
+    row, found = item.row, path_diff(project, change, stream, item)
+    about = [*_about(project, change, item), *([Note(found.why)] if found.why else [])]
+    if item.size == 0 and row.change == "add" and row.after is not None and row.after.file:
+        about.append(Note("is empty"))
+    before, after = ("" if side is None else f"{side.mode} {side.sha256}" for side in (row.before, row.after))
+    return FileDiff(_LABELS[row.change], row.path, tuple(about), found.text, before, after)
+
+
+def _about(project: Tree, change: ChangeSet, item: ChangedPath) -> Iterator[Field | Note]:
     row = item.row
-    yield Field(_LABELS[row.change], row.path)
     if row.before is not None and row.after is not None and row.before.mode != row.after.mode:
         yield Note(f"was: {_KINDS[row.before.mode]}; becomes: {_KINDS[row.after.mode]}")
     elif row.after is not None and row.after.mode != "100644":
@@ -177,13 +185,6 @@ def _path(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath)
         yield Note(f"{_size(project, row.path)}, sha256 {row.before.sha256}")
     if item.hidden:
         yield Note(f"LOOK CLOSELY: {item.hidden}; below, whatever is hidden is written as an escape")
-    found = path_diff(project, change, stream, item)
-    if found.why:
-        yield Note(found.why)
-    if found.lines:
-        yield Quote("\n".join(found.lines), "", None, "a diff")
-    elif item.size == 0 and row.change == "add" and row.after is not None and row.after.file:
-        yield Note("is empty")
 
 
 def _size(project: Tree, path: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.plugins.changes.trees_on_disk import build, made
-from threegate.approval.shown.escaped_lines import render_sections
+from threegate.approval.shown.escaped_lines import DiffRow, render_sections
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.screen_parts import Section
@@ -49,7 +49,8 @@ class Screen:
 
     def differing(self) -> list[str]:
         """The lines of the diff that are removed or added."""
-        return [line[4:] for line in self.lines() if line.startswith(("  | -", "  | +"))]
+        rows = [line for line in self.lines() if isinstance(line, DiffRow) and line.mark != " "]
+        return [f"{line.mark}{line[line.start :]}" for line in rows]
 
     def card(self) -> str:
         """The count of what has to be looked at."""

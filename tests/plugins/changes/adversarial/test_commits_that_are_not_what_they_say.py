@@ -95,7 +95,7 @@ def test_what_is_only_between_counts_on_the_card(here: Branching) -> None:
     draft = here.propose(edit, commits=commits)
     shown = " ".join(here.approve(draft, "--deliver", "commits", "--full").out.split())
     assert "2 paths; 1 deleted or replaced by another kind of file; 1 run later by themselves" in shown
-    assert "risk high, declared medium" in shown and "| +on: push" in shown
+    assert "risk high, declared medium" in shown and "+ | on: push" in shown
     assert "RUNS LATER" in shown and f"| {workflow}" in shown
 
 

@@ -56,8 +56,8 @@ def test_applied_by_the_daemon(tmp_path: Path) -> None:
     change = Proposed(tmp_path)
     shown = change.place.approve(change.draft).out
     for text in (
-        "-x = 1",
-        "+x = 2",
+        "- | x = 1",
+        "+ | x = 2",
         "DELETED",
         "RUNS LATER",
         "high, declared medium",
@@ -160,7 +160,7 @@ def applied(change: Proposed) -> Proposed:
 def test_undone_to_the_last_byte(tmp_path: Path) -> None:
     change = applied(Proposed(tmp_path))
     shown = undo(change).out
-    for text in ("-x = 2", "+x = 1", "ADDED", "gone.txt", "RUNS LATER", "undone"):
+    for text in ("- | x = 2", "+ | x = 1", "ADDED", "gone.txt", "RUNS LATER", "undone"):
         assert text in shown, text
     assert picture(change.project) == change.before
     assert [event["data"]["status"] for event in change.place.events("undone")] == ["succeeded"]
