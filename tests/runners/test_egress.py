@@ -69,34 +69,39 @@ def test_the_host_knows_its_own_addresses() -> None:
 
 def test_the_log_is_read_in_bounds_and_as_data() -> None:
     lines = [
-        "TCP_TUNNEL 200 0 500 CONNECT a.example:443",
-        "TCP_TUNNEL 200 60000 700 CONNECT a.example:443",
-        "TCP_DENIED 403 0 10 GET http://b.example/secret?q=1",
-        "TCP_MISS 200 0 20 GET http://user:pw@a.example:8080/x",
-        "TCP_MISS 200 0 20 GET http://busy.example/a",
-        "TCP_MISS 429 0 30 GET http://busy.example/b",
-        "TCP_DENIED 429 0 1 GET http://c.example/",
-        "TCP_DENIED 403 0 10 GET http://\x1b[2J.example/",
-        "TCP_DENIED 403 0 10 GET http://a.example:99999/",
-        "NONE_NONE 400 0 0 - error:invalid-request",
+        "TCP_TUNNEL 200 0 500 40000 CONNECT a.example:443",
+        "TCP_TUNNEL 200 60000 700 40000 CONNECT a.example:443",
+        "TCP_DENIED 403 0 10 - GET http://b.example/secret?q=1",
+        "TCP_MISS 200 0 20 40000 GET http://user:pw@a.example:8080/x",
+        "TCP_MISS 200 0 20 40000 GET http://busy.example/a",
+        "TCP_MISS 429 0 30 40000 GET http://busy.example/b",
+        "TCP_DENIED 429 0 1 - GET http://c.example/",
+        "TCP_DENIED 403 0 10 - GET http://\x1b[2J.example/",
+        "TCP_DENIED 403 0 10 - GET http://a.example:99999/",
+        "NONE_NONE 400 0 0 - - error:invalid-request",
+        "TCP_MISS 503 46 3423 0 GET http://closed.example/",
+        "TCP_MISS 502 50 3401 - GET http://no-name.example/",
+        "TCP_MISS_ABORTED 0 79 0 40000 POST http://heard.example/",
         "broken",
-        *[f"TCP_DENIED 403 0 1 GET http://h{n}.example/" for n in range(500)],
+        *[f"TCP_DENIED 403 0 1 - GET http://h{n}.example/" for n in range(500)],
     ]
     found, unlisted = read_access_log("\n".join(lines))
     assert Destination("a.example", 443, 61200, True) in found
     assert Destination("b.example", 80, 10, False) in found
     assert Destination("a.example", 8080, 20, True) in found
     assert Destination("busy.example", 80, 50, True, busy=True) in found
+    assert Destination("heard.example", 80, 79, True) in found, "what was sent was heard, whatever came back"
+    assert not {"closed.example", "no-name.example"} & {item.host for item in found}
     assert [item.host for item in found if item.busy] == ["busy.example"]
-    assert len(found) == 64 + 3 and unlisted > 0
+    assert len(found) == 64 + 4 and unlisted > 0
     assert all("\x1b" not in item.host and "pw" not in item.host for item in found)
 
 
 def test_refused_names_do_not_hide_what_was_allowed() -> None:
     """64 refused names came first, and 50 MB to the allowed host stood nowhere."""
     lines = [
-        *[f"TCP_DENIED 403 1 1 CONNECT h{n}.example:443" for n in range(500)],
-        "TCP_TUNNEL 200 52428800 900 CONNECT A.example.:443",
+        *[f"TCP_DENIED 403 1 1 - CONNECT h{n}.example:443" for n in range(500)],
+        "TCP_TUNNEL 200 52428800 900 40000 CONNECT A.example.:443",
     ]
     found, unlisted = read_access_log("\n".join(lines))
     assert [item for item in found if item.allowed] == [Destination("a.example", 443, 52429700, True)]
@@ -194,8 +199,9 @@ class TestChain:
 
     def test_what_was_reached_and_refused_stands_in_the_outcome(self, seen) -> None:
         _, outcome, _, _ = seen
-        reached = {(item.host, item.port) for item in outcome.destinations if item.allowed and item.bytes}
+        reached = {(item.host, item.port) for item in outcome.destinations if item.allowed}
         assert reached >= {("allowed.example", 8080), ("allowed.example", 8443)}
+        assert "private.example" not in {host for host, _ in reached}, "its name leads nowhere, so nobody was reached"
         refused = {(item.host, item.port) for item in outcome.destinations if not item.allowed}
         assert refused >= {("other.example", 8080), ("nowhere.example", 8080), ("169.254.169.254", 80)}
         assert outcome.effective_limits["network"].startswith("lo, and through its own proxy: allowed.example:8080")

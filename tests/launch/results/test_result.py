@@ -99,10 +99,10 @@ def test_every_end_has_a_well_formed_result(status: str) -> None:
 @pytest.mark.parametrize("status", ["succeeded", "failed"])
 def test_a_host_that_the_proxy_refused_is_unexpected_behavior(status: str) -> None:
     """The result of a run whose proxy wrote this log said "Unexpected behavior: none" after two refused hosts."""
-    log = """TCP_TUNNEL 200 300 500 CONNECT api.example.com:443
-TCP_DENIED 403 0 10 CONNECT evil.example:443
-TCP_DENIED 403 0 10 CONNECT evil.example:443
-TCP_DENIED 403 0 10 GET http://169.254.169.254/latest/meta-data
+    log = """TCP_TUNNEL 200 300 500 40000 CONNECT api.example.com:443
+TCP_DENIED 403 0 10 - CONNECT evil.example:443
+TCP_DENIED 403 0 10 - CONNECT evil.example:443
+TCP_DENIED 403 0 10 - GET http://169.254.169.254/latest/meta-data
 """
     data = render_result(ran(status=status, destinations=tuple(read_access_log(log).destinations)))
     assert validate_result(data) == []
@@ -237,7 +237,7 @@ def test_what_the_request_declares_and_the_run_did_not_do_is_said(tmp_path: Path
 
 
 def test_a_tunnel_that_the_proxy_could_not_open_reached_nobody() -> None:
-    log = "TCP_TUNNEL 503 4000 90 CONNECT a.example:443\nTCP_TUNNEL 200 300 500 CONNECT b.example:443\n"
+    log = "TCP_TUNNEL 503 4000 90 0 CONNECT a.example:443\nTCP_TUNNEL 200 300 500 40000 CONNECT b.example:443\n"
     assert [item.host for item in read_access_log(log).destinations] == ["b.example"]
 
 

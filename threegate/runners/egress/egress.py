@@ -59,7 +59,7 @@ cache_log /dev/null
 cache_store_log none
 logfile_rotate 0
 buffered_logs off
-logformat threegate %Ss %>Hs %>st %<st %rm %ru
+logformat threegate %Ss %>Hs %>st %<st %<lp %rm %ru
 umask 022
 access_log stdio:/egress/access.log logformat=threegate
 acl literal dstdom_regex -n : % \\[ (^|\\.)([0-9]+|0x[0-9a-f]*)\\.?$
@@ -111,15 +111,15 @@ def read_access_log(text: str) -> AccessLog:
     busy: set[tuple[str, int, bool]] = set()
     refused = unlisted = 0
     for line in text.splitlines():
-        fields = line.split(" ", 5)
-        if len(fields) != 6:
+        fields = line.split(" ", 6)
+        if len(fields) != 7:
             continue
-        result, status, sent, received, method, url = fields
+        result, status, sent, received, port, method, url = fields
         target = _target(method, url)
-        # A tunnel that squid could not open reached nobody: the 5xx is its own.
-        if target is None or (method == "CONNECT" and status[:1] == "5"):
-            continue
         allowed = "DENIED" not in result
+        # Without a port of its own squid had no connection: nobody was reached, and the answer is squid's.
+        if target is None or (allowed and port in ("-", "0")):
+            continue
         key = (*target, allowed)
         known = key in sums
         if known or allowed or refused < limits.EGRESS_REFUSED:
