@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from threegate.core import limits
 from threegate.request.code import check_code
-from threegate.request.newer_syntax import in_older_syntax
+from threegate.request.newer_syntax import in_older_syntax, newer_f_string
 
 READ = {
     'f"{d["a"]}"': '(d["a"],)',
@@ -63,6 +64,25 @@ def test_the_expressions_of_fields_stay_where_they_are(code: str, meant: str) ->
 )  # fmt: skip
 def test_nothing_newer_or_nothing_that_is_understood(code: str) -> None:
     assert in_older_syntax(code) is None
+
+
+def test_f_strings_that_only_python_3_12_reads() -> None:
+    """Held against the parser of 3.11 (`ast` of a later Python reads them whatever the version it is asked for)."""
+    more = ["f'{x}' # '", "f'{x:{y}}'", "f'{x:\\n}'", "f'{\"#\"}'", 'f"""{\n"a"\n}"""', "f'{\"\\\\\"}'", "f'{(\n1)}'"]
+    codes = [code for code in (*READ, *more) if "[T" not in code]
+    found = {code for code in codes if newer_f_string(code) is not None}
+    assert {'f"{d["a"]}"', 'f"{f"{f"{1}"}"}"', "f'{x # '}\n}'", "f'{(\n1)}'"} < found and "f'{x:{y}}'" not in found
+    if sys.version_info < (3, 12):
+        assert found == {code for code in codes if not _reads(code)}
+    assert newer_f_string("x = 1\n\nf'{d['a']}'\n") == 3 and newer_f_string("f'{") is None
+
+
+def _reads(code: str) -> bool:
+    try:
+        ast.parse(code)
+    except SyntaxError:
+        return False
+    return True
 
 
 def test_what_both_read_has_the_same_parts() -> None:

@@ -185,6 +185,8 @@ def test_the_version_of_the_sandbox_decides() -> None:
     assert found.severity == "warning" and "has Python 3.99" in found.message, "it may be valid there"
     (found,) = check({"a.py": "a = = 1\n"}, contents=Contents())
     assert found.severity == "warning" and "is not known" in found.message
+    (found,) = check({"a.py": "x = 1\nf'{d['a']}'\n"}, contents=Contents(python="3.11.2"))
+    assert (found.severity, found.where) == ("error", "/in/a.py:2") and "needs Python 3.12" in found.message
     # No grammar is that old, and an error in ours is one there.
     assert told(check({"a.py": "def f(a, /): pass"}, contents=Contents(python="3.4"))) == []
     assert check({"a.py": "def f(a, /): pass"}, "python3.7", "/in/a.py")[0].severity == "error"

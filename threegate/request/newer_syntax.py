@@ -51,11 +51,25 @@ def in_older_syntax(text: str) -> str | None:
     return None if result == text else result
 
 
+def newer_f_string(text: str) -> int | None:
+    """The line of the first f-string with its own quotes, a backslash or a comment in a field, which needs Python 3.12
+    (PEP 701); None if there is none, or the text is not read.
+    """
+    rewritten = _Rewritten(text)
+    try:
+        rewritten.read_code()
+    except _Unreadable:
+        return None
+    return text.count("\n", 0, min(rewritten.newer)) + 1 if rewritten.newer else None
+
+
 class _Rewritten:
     """The text so far."""
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.newer: list[int] = []
+        """Where f-strings are that Python 3.11 cannot read."""
         self.out = list(text)
         self._row: list[tuple[int, int, bool]] = []
         """Strings that follow each other and so are one: where each begins and ends, and whether it has fields."""
@@ -87,6 +101,9 @@ class _Rewritten:
             self._row = []
             at = self._literal(match.end(), quote, depth, raw="r" in prefix)
             end = at + len(quote)
+            older = _STRINGS[quote].match(self.text, match.end())
+            if older is None or older.end() != end:
+                self.newer.append(match.start())
             # What it says becomes a tuple of its fields: `f"a{b}{c:{d}}"` is `(b,c,d,)`.
             self._parentheses(match.start(), match.end(), at, end)
         else:
@@ -138,6 +155,7 @@ class _Rewritten:
         if depth > limits.FSTRING_DEPTH:
             raise _Unreadable
         self.out[at] = " "
+        start = at
         at += 1
         while at < len(text):
             mark = text[at]
@@ -146,9 +164,12 @@ class _Rewritten:
                 at = self._string(match, depth + 1)
                 continue
             if mark == "#":
+                self.newer.append(at)
                 at = match.end() if match is not None else at + 1
                 continue
             if not closing and mark in "}:!=" and (end := self._end(at)) is not None:
+                if "\\" in text[start:at]:
+                    self.newer.append(start)
                 return self._specified(end, depth)
             if mark in _CLOSES:
                 closing.append(_CLOSES[mark])

@@ -22,6 +22,7 @@ from threegate.request.characters import visible
 from threegate.request.code import catches_import, parse_python, plain_words
 from threegate.request.command.python_line import PythonLine
 from threegate.request.in_folder import InFolder
+from threegate.request.newer_syntax import newer_f_string
 from threegate.request.report import Severity
 from threegate.request.sandbox_contents import Contents, near
 
@@ -31,6 +32,8 @@ _UTF_8: Final = ("utf-8", "utf8", "ascii", "us-ascii")
 _ARCHIVE_END: Final = b"PK\x05\x06"
 _OLDEST: Final = 7
 """`ast.parse` knows the grammars from Python 3.7 on."""
+_PEP_701: Final = 12
+"""From Python 3.12 on a field of an f-string may have any quotes."""
 _OURS: Final = sys.version_info[1]
 _ALWAYS: Final = frozenset(sys.builtin_module_names) | {"__future__", "__main__"}
 _SEARCH: Final = frozenset(("path", "meta_path", "path_hooks", "modules", "addsitedir"))
@@ -181,6 +184,13 @@ class _Check:
         except UnicodeDecodeError as error:
             return self._syntax(script, data.count(b"\n", 0, error.start) + 1, "not UTF-8, and no line says what else")
         minor = self._minor()
+        if minor is not None and minor < _PEP_701 and (at := newer_f_string(text)) is not None:
+            return self._syntax(
+                script,
+                at,
+                "an f-string with its own quotes, a backslash or a comment in a field needs Python 3.12, and this one is "
+                f"read by Python 3.{minor}; use other quotes inside, or a name for the value",
+            )
         try:
             return parse_python(text, minor if minor is not None and _OLDEST <= minor < _OURS else None)
         except SyntaxError as error:
