@@ -188,8 +188,8 @@ class _Check:
             return self._syntax(
                 script,
                 at,
-                "an f-string with its own quotes, a backslash or a comment in a field needs Python 3.12, and this one is "
-                f"read by Python 3.{minor}; use other quotes inside, or a name for the value",
+                "an f-string with its own quotes, a backslash or a comment in a field needs Python 3.12, and this "
+                f"is read by Python 3.{minor}; use other quotes inside, or a name for the value",
             )
         try:
             return parse_python(text, minor if minor is not None and _OLDEST <= minor < _OURS else None)
