@@ -1,14 +1,16 @@
 """The change of one file's text, as every screen shows it: numbered lines, what differs, and what is folded.
 
-Invariant: only lines that are equal in both texts are folded. The lines are the file's own, unescaped: whoever shows
-them escapes them.
+Invariant: only lines, and parts of long lines, that are equal in both texts are folded. The lines are the file's own,
+unescaped: whoever shows them escapes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
+
+from threegate.core import limits
 
 CONTEXT: Final = 3
 """Equal lines that are shown before and behind what differs."""
@@ -23,6 +25,36 @@ class Piece(NamedTuple):
     new_end: int
 
 
+_NAMED: Final = 8
+"""Lines of one kind that a note names; the others are counted, and each has its sign."""
+
+Span = tuple[int, int]
+"""Characters of a line, from the first to before the last."""
+
+
+class Mark(NamedTuple):
+    """What a person must not miss, in our words. `line` is a number of the new text, or of the old one for what was
+    `removed`; 0 where the file as a whole is meant.
+    """
+
+    line: int
+    what: str
+    removed: bool = False
+
+
+def said_of(marks: Iterable[Mark]) -> Iterator[str]:
+    """The marks as notes above the lines: one for each thing that is marked, with the first of its lines."""
+    found: dict[tuple[str, bool], list[str]] = {}
+    for mark in marks:
+        lines = found.setdefault((mark.what, mark.removed), [])
+        if mark.line:
+            lines.append(f"{mark.line}")
+    for (what, removed), lines in found.items():
+        more = f" and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
+        head = f"{'old ' * removed}line{'s' * (len(lines) > 1)} {', '.join(lines[:_NAMED])}{more}: " if lines else ""
+        yield f"{head}{what}"
+
+
 @dataclass(frozen=True, slots=True)
 class DiffLine:
     """A line of one of the texts or of both. `old` and `new` are its numbers there, from 1; 0 where it is not."""
@@ -33,6 +65,25 @@ class DiffLine:
     text: str
     ends: bool = True
     """Whether a line end follows; only the last line of a text may have none."""
+    changed: tuple[Span, ...] = ()
+    """What of it the lines that it replaces, or that replace it, do not have; nothing where that is all of it. An
+    empty span is where they have something more.
+    """
+
+    def shown(self) -> tuple[Span, ...]:
+        """What of the line is shown: all of it, or of a long one what changed and what is around that. All else is
+        equal in both texts.
+        """
+        size = len(self.text)
+        if size <= limits.DIFF_LINE_CHARS or (self.mark != " " and not self.changed):
+            return ((0, size),)
+        found: list[Span] = []
+        for start, end in self.changed or ((0, 0),):
+            low, high = max(0, start - limits.DIFF_AROUND_CHARS), min(size, end + limits.DIFF_AROUND_CHARS)
+            if found and low <= found[-1][1]:
+                low = found.pop()[0]
+            found.append((low, high))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +103,9 @@ class TextChange:
     old_ends: bool = True
     new_ends: bool = True
     """Whether a line end follows the last line."""
+    old_changed: Mapping[int, tuple[Span, ...]] = field(default_factory=dict, hash=False)
+    new_changed: Mapping[int, tuple[Span, ...]] = field(default_factory=dict, hash=False)
+    """Place of a line, from 0 → what of it changed, where that is not all of it."""
 
     @property
     def removed(self) -> int:
@@ -92,4 +146,5 @@ class TextChange:
     def _line(self, mark: Literal[" ", "-", "+"], old: int, new: int) -> DiffLine:
         text = self.new[new] if new >= 0 else self.old[old]
         ends = (self.old_ends or old != len(self.old) - 1) and (self.new_ends or new != len(self.new) - 1)
-        return DiffLine(mark, old + 1, new + 1, text, ends)
+        changed = self.new_changed.get(new, ()) if mark == "+" else self.old_changed.get(old, ()) if mark == "-" else ()
+        return DiffLine(mark, old + 1, new + 1, text, ends, changed)

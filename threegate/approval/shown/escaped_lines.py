@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import groupby, pairwise
 
-from threegate.core.file_diff import CONTEXT, Fold, TextChange
+from threegate.core.file_diff import CONTEXT, Fold, Mark, Span, TextChange, said_of
 from threegate.core.printable import escape_of, is_plain, stands_alone
 from threegate.core.screen_parts import Fact, Field, FileDiff, Item, Listing, Note, Section
+from threegate.core.syntax_colours import STYLES, LexerProcess
 
 WIDTH = 80
 HEIGHT = 24
@@ -26,14 +28,50 @@ LEAST_WIDTH = 40
 GUTTER = "| "
 TAB = 4
 """Columns from one tab stop of a file's line to the next."""
+_TAB = "\u2192"
+_TABS = re.compile(f"[\t{_TAB}\udc80-\udcff]")
+_LEXERS = {
+    ending: lexer
+    for lexer, endings in (
+        ("python", "py pyi"),
+        ("javascript", "js mjs cjs jsx"),
+        ("typescript", "ts mts cts tsx"),
+        ("bash", "sh bash zsh"),
+        ("go", "go"),
+        ("rust", "rs"),
+        ("ruby", "rb"),
+        ("java", "java"),
+        ("c", "c h"),
+        ("cpp", "cc cpp cxx hpp hh"),
+        ("csharp", "cs"),
+        ("php", "php"),
+        ("yaml", "yml yaml"),
+        ("json", "json"),
+        ("toml", "toml"),
+        ("ini", "ini cfg"),
+        ("html", "html htm"),
+        ("css", "css"),
+        ("sql", "sql"),
+        ("make", "mk makefile"),
+        ("docker", "dockerfile"),
+    )
+    for ending in endings.split()
+}
+"""Which lexer colours a file, by its ending or its name without one."""
 _MORE = "--full shows all"
 _ODD = re.compile(r"[^ -~]")
+
+
+Painted = tuple[int, int, str]
+"""Columns from the first to before the last, and the parameters of an SGR sequence."""
 
 
 class CodeLine(str):
     """A line of code on the screen; `start` is the column where the code begins."""
 
     start: int
+    lexer: str = ""
+    """The name of the lexer for its colours; nothing for a text without."""
 
     @classmethod
     def of(cls, head: str, piece: str) -> CodeLine:
@@ -49,6 +87,10 @@ class DiffRow(CodeLine):
     """
 
     mark: str
+    said: tuple[str, ...] = ()
+    """What a person must not miss of the line, in our words. Its row begins with an exclamation mark."""
+    changed: tuple[Span, ...] = ()
+    """Which columns show what changed within the line; nothing where all of it did."""
 
 
 class Title(str):
@@ -153,39 +195,95 @@ def numbered(text: str, *, width: int = WIDTH, limit: int | None = None, first: 
     for number, line in enumerate(source, start=first):
         label = str(number).rjust(size)
         for piece in wrapped(line, width - size - 3 - len(GUTTER)):
-            lines.append(CodeLine.of(f"  {label} {GUTTER}", piece))
+            row = CodeLine.of(f"  {label} {GUTTER}", piece)
+            row.lexer = "python"
+            lines.append(row)
             label = " " * size
     return clipped(lines, limit)
 
 
-def diff_lines(text: TextChange, *, width: int = WIDTH, context: int | None = CONTEXT) -> list[str]:
+def diff_lines(
+    text: TextChange,
+    *,
+    width: int = WIDTH,
+    context: int | None = CONTEXT,
+    marks: Iterable[Mark] = (),
+    path: str = "",
+) -> list[str]:
     """A file's change: the line's numbers before and after, our mark, the gutter, the file's own words."""
+    marked: dict[tuple[bool, int], tuple[str, ...]] = {}
+    for mark in marks:
+        marked[mark.removed, mark.line] = (*marked.get((mark.removed, mark.line), ()), mark.what)
     size = len(str(max(len(text.old), len(text.new))))
+    lexer = _LEXERS.get(path.rpartition("/")[2].lower().rpartition(".")[2], "")
     lines: list[str] = []
     for row in text.rows(context):
         if isinstance(row, Fold):
             lines.append(f"  > {row.lines} equal lines")
             continue
         label = f"{row.old or '':>{size}} {row.new or '':>{size}}"
-        for piece in wrapped(_visible(row.text), width - 2 * size - 6 - len(GUTTER)):
-            line = DiffRow(f"  {label} {row.mark} {GUTTER}{piece}")
-            line.start, line.mark = len(line) - len(piece), row.mark
-            lines.append(line)
-            label = " " * len(label)
+        said = marked.get((row.mark == "-", row.old if row.mark == "-" else row.new), ())
+        at = 0
+        for start, end in row.shown():
+            lines += _equal_part(start - at)
+            at = end
+            text_shown, changed = _escaped(
+                row.text[start:end], [(low - start, high - start) for low, high in row.changed]
+            )
+            place = 0
+            for piece in wrapped(text_shown, width - 2 * size - 6 - len(GUTTER)):
+                line = DiffRow(f"{'!' if said else ' '} {label} {row.mark} {GUTTER}{piece}")
+                line.start, line.mark, line.said, line.lexer = len(line) - len(piece), row.mark, said, lexer
+                line.changed = _within(changed, place, place + len(piece), line.start)
+                lines.append(line)
+                label, said, place = " " * len(label), (), place + len(piece)
+        lines += _equal_part(len(row.text) - at)
         if not row.ends:
             lines.append("  > the file ends here, without a line end")
     return lines
 
 
-def _visible(text: str) -> str:
-    """A line of a file: tabs with a mark, up to their next stop; bytes that are not UTF-8 as ``\\xff``."""
-    made = ""
+def _equal_part(size: int) -> list[str]:
+    return [f"  > {size} equal characters of this line"] if size else []
+
+
+def _escaped(text: str, changed: Iterable[Span]) -> tuple[str, list[Span]]:
+    """A part of a file's line as it is shown, and where in it the spans are."""
+    made, at, column = [], 0, 0
+    spans: list[Span] = []
+    for start, end in (*changed, (len(text), len(text))):
+        start, end = max(at, min(start, len(text))), max(at, min(end, len(text)))
+        for low, high in ((at, start), (start, end)):
+            made.append(shown(_visible(text[low:high], column)))
+            column += len(made[-1])
+        spans.append((column - len(made[-1]), column))
+        at = end
+    return "".join(made), [span for span in spans if span[0] < span[1]]
+
+
+def _within(spans: Iterable[Span], low: int, high: int, shift: int) -> tuple[Span, ...]:
+    """The parts of spans that are between two places, moved to their column."""
+    cut = ((max(start, low), min(end, high)) for start, end in spans)
+    return tuple((start - low + shift, end - low + shift) for start, end in cut if start < end)
+
+
+def _visible(text: str, column: int = 0) -> str:
+    """Part of a line of a file, from a column on: tabs as an arrow up to their next stop, an arrow of the file itself
+    as an escape, bytes that are not UTF-8 as ``\\xff``.
+    """
+    if _TABS.search(text) is None:
+        return text
+    made: list[str] = []
     for char in text:
         if char == "\t":
-            made += "\u2192".ljust(TAB - len(made) % TAB)
-        else:
-            made += escape_of(chr(ord(char) - 0xDC00)) if "\udc80" <= char <= "\udcff" else char
-    return made
+            char = _TAB.ljust(TAB - column % TAB)
+        elif char == _TAB:
+            char = escape_of(char)
+        elif "\udc80" <= char <= "\udcff":
+            char = escape_of(chr(ord(char) - 0xDC00))
+        made.append(char)
+        column += len(char)
+    return "".join(made)
 
 
 def field(label: str, value: str, *, width: int = WIDTH, limit: int | None = 12) -> list[str]:
@@ -207,22 +305,51 @@ def fitted(line: str, *, width: int = WIDTH) -> list[str]:
     return [f"{head if number == 0 else ' ' * len(head)}{GUTTER}{piece}" for number, piece in enumerate(pieces)]
 
 
-def painted(line: str) -> str:
-    """A line of the screen in color: removing the SGR sequences gives `line`."""
+def painted(line: str, styles: Sequence[Painted] = ()) -> str:
+    """A line of the screen in color: removing the SGR sequences gives `line`. `styles` are those of its code, in
+    order, in columns from where it starts. What changed in a line is in reverse.
+    """
     if isinstance(line, Title):
         return f"\x1b[1m{line}\x1b[0m"
-    if isinstance(line, CodeLine):
-        return line[: line.start] + _highlighted(line[line.start :])
-    return line
+    start = line.start if isinstance(line, CodeLine) else 0
+    reverse = [(low, high, "7") for low, high in line.changed] if isinstance(line, DiffRow) else []
+    spans = [*((low + start, high + start, style) for low, high, style in styles), *reverse]
+    cuts = sorted({0, len(line), *(place for span in spans for place in span[:2])})
+    made = []
+    for low, high in pairwise(cuts):
+        given = ";".join(style for first, last, style in spans if first <= low and high <= last)
+        made.append(f"\x1b[{given}m{line[low:high]}\x1b[0m" if given else line[low:high])
+    return "".join(made)
 
 
-def _highlighted(code: str) -> str:
-    from pygments import highlight
-    from pygments.formatters import TerminalFormatter
-    from pygments.lexers import PythonLexer
+def painted_lines(lines: Sequence[str]) -> list[str]:
+    """The lines of a screen in colour: removing the SGR sequences gives the lines."""
+    if not any(isinstance(line, CodeLine) and line.lexer for line in lines):
+        return [painted(line) for line in lines]
+    made: list[str] = []
+    with_lexer = groupby(lines, key=lambda line: line.lexer if isinstance(line, CodeLine) else "")
+    with LexerProcess() as process:
+        for lexer, group in with_lexer:
+            rows = list(group)
+            text = "\n".join(row[row.start :] for row in rows if isinstance(row, CodeLine))
+            found = process.colours(lexer, text) if lexer else None
+            made += [painted(row) for row in rows] if found is None else _coloured(rows, found)
+    return made
 
-    text: str = highlight(code, PythonLexer(stripnl=False, ensurenl=False), TerminalFormatter(bg="dark"))
-    return text.removesuffix("\n")
+
+def _coloured(rows: Iterable[str], pieces: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Rows with the styles of the pieces that their code is made of."""
+    by_row: list[list[Painted]] = [[]]
+    column = 0
+    for style, text in pieces:
+        for number, part in enumerate(text.split("\n")):
+            if number:
+                by_row.append([])
+                column = 0
+            if part and STYLES[style]:
+                by_row[-1].append((column, column + len(part), STYLES[style]))
+            column += len(part)
+    return (painted(row, styles) for row, styles in zip(rows, by_row, strict=True))
 
 
 def render_sections(sections: Iterable[Section], *, width: int = WIDTH, full: bool = False) -> list[str]:
@@ -258,9 +385,15 @@ def _item(item: Item, width: int, full: bool) -> list[str]:
         return own(item.text, width=width)
     if isinstance(item, FileDiff):
         lines = field(item.label, item.path, width=width, limit=None)
+        if item.old_path:
+            lines += field("was", item.old_path, width=width, limit=None)
+        for note in said_of(item.marks):
+            lines += own(note, width=width)
         for part in item.about:
             lines += _item(part, width, full)
-        return lines + (diff_lines(item.text, width=width) if item.text is not None else [])
+        return lines + (
+            diff_lines(item.text, width=width, marks=item.marks, path=item.path) if item.text is not None else []
+        )
     head = own(item.head, width=width) if item.head else []
     if isinstance(item, Listing):
         return head + numbered(item.text, width=width, limit=None if full else item.most)

@@ -12,7 +12,7 @@ from tests.plugins.changes.trees_on_disk import build, made
 from threegate.approval.shown.escaped_lines import DiffRow, render_sections
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
-from threegate.core.screen_parts import Section
+from threegate.core.screen_parts import Item, Section
 from threegate.plugins.changes.action import ProjectChange, ProjectPlace, change_facts
 from threegate.plugins.changes.change_draft import said_changes
 from threegate.plugins.changes.change_facts import changed_paths, job_change
@@ -43,9 +43,13 @@ class Screen:
         self._requested = RequestedChange(action=asked.bound(self.job), change=change, paths=paths)
         self._copy = InputCopy("changes.tar", sha256_hex(data), len(data), archive)
 
+    def items(self) -> tuple[Item, ...]:
+        """What all screens are made from."""
+        return change_items(self._requested, self._copy)
+
     def lines(self) -> list[str]:
         """As `approve --full` prints them."""
-        return render_sections([Section("change", change_items(self._requested, self._copy))], full=True)
+        return render_sections([Section("change", self.items())], full=True)
 
     def differing(self) -> list[str]:
         """The lines of the diff that are removed or added."""
@@ -119,7 +123,7 @@ def test_what_has_no_diff_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert screen.job.unseen == 1 and "1 shown by size and digest only" in screen.card()
     screen = Screen(tmp_path / "2", {"a": "1\n" * 50}, {"a": "2\n"})
     monkeypatch.setattr(limits, "CHANGE_SHOWN_BYTES", 99)
-    assert "it has 100 bytes, and at most 99 are compared" in " ".join(" ".join(screen.lines()).split())
+    assert "it has 100 bytes, and at most 99 are shown" in " ".join(" ".join(screen.lines()).split())
 
 
 def test_a_file_that_cannot_be_read_takes_no_other_diff_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,3 +147,33 @@ def test_a_removed_line_that_looks_like_the_head_of_a_diff() -> None:
     lines = render_comparison(Comparison(Path("a/b"), Path("a/c"), (item,)))
     assert any(line.endswith("--- drop the table") for line in lines)
     assert any(line.endswith("+++ x") for line in lines)
+
+
+def test_one_line_of_two_megabytes(tmp_path: Path) -> None:
+    """What changed of a minified file is shown, with its surroundings; the rest is counted, character by character."""
+    old = "".join(f"function f{number}(a,b){{return a+{number % 9}}};" for number in range(62_000))
+    new = old.replace("f30000(a,b){return a", "f30000(a,b){evil();return a").replace("f59990(", "g59990(")
+    assert len(old) > 2_000_000 and len(new) == len(old) + len("evil();")
+    screen = Screen(tmp_path, {"a.min.js": old}, {"a.min.js": new})
+    lines = screen.lines()
+    assert len(lines) < 60
+    for mark, text in (("-", old), ("+", new)):
+        rows = [line for line in lines if isinstance(line, DiffRow) and line.mark == mark]
+        seen = "".join(line[line.start :] for line in rows)
+        assert ("evil();" in seen) == (mark == "+") and ("g59990(" in seen) == (mark == "+")
+        assert all(part in text for part in (seen[:300], seen[-300:]))
+    counted = [int(line.split()[1]) for line in lines if line.endswith("equal characters of this line")]
+    shown = sum(len(line) - line.start for line in lines if isinstance(line, DiffRow))
+    assert sum(counted) + shown == len(old) + len(new)
+
+
+def test_a_long_line_that_is_new_is_shown_whole(tmp_path: Path) -> None:
+    line = "x" * 30_000 + "evil()" + "y" * 30_000
+    screen = Screen(tmp_path, {"a.js": "1\n"}, {"a.js": f"1\n{line}\n"})
+    assert "".join(row[1:] for row in screen.differing()) == line
+
+
+def test_a_long_line_that_did_not_change_is_shown_from_its_start(tmp_path: Path) -> None:
+    line = "x" * 3_000
+    screen = Screen(tmp_path, {"a.js": f"{line}\n1\n"}, {"a.js": f"{line}\n2\n"})
+    assert "  > 2800 equal characters of this line" in screen.lines()
