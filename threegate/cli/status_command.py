@@ -51,7 +51,7 @@ def status(
 ) -> None:
     """Show what is waiting and running, and who must act.
 
-    All on one screen: the riskiest and newest first, drafts of one group in one row, and what does not fit counted.
+    All on one screen: what to look at first on top, drafts of a group in one row, and what does not fit is counted.
 
     Examples: threegate status --ended 20
               threegate status --watch
