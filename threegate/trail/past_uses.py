@@ -123,17 +123,18 @@ class PastUses:
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """What `to_json` gave. Raises ValueError, TypeError for anything else: the index is then made again."""
+        """What `to_json` gave. Raises ValueError for anything else: the index is then made again."""
         uses = cls()
-        runs, forgotten, rows = value
-        for kind, text, requester, count, first, last in rows:
-            fine = kind in _KINDS and {type(text), type(requester), type(first), type(last)} == {str}
-            if not (fine and type(count) is int and count > 0 and len(first) == len(last) == _TIME_CHARS):
+        if not (type(value) is list and [type(part) for part in value] == [int, bool, list]):
+            raise ValueError("not counts of runs")
+        uses.runs, uses.forgotten, rows = value
+        for row in rows:
+            if not (type(row) is list and [type(part) for part in row] == [str, str, str, int, str, str]):
+                raise ValueError("not a count of runs")
+            kind, text, requester, count, first, last = row
+            if kind not in _KINDS or count < 1 or not len(first) == len(last) == _TIME_CHARS:
                 raise ValueError("not a count of runs")
             uses._count(kind, text, requester, Ran(count, first, last))
-        if type(runs) is not int or type(forgotten) is not bool:
-            raise ValueError("not a number of runs")
-        uses.runs, uses.forgotten = runs, forgotten
         return uses
 
 
