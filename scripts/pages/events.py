@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields
 
 from threegate.trail.event import known_kinds
-from threegate.trail.payloads import ContractMove
+from threegate.trail.payloads import ContractMove, Uses
 from threegate.trail.payloads.payload import Fields
 from threegate.trail.payloads.run_events import JudgedContract
 
@@ -26,6 +26,7 @@ _TYPES = {
     "ContractMove": "object, see [the call](#the-call-of-a-contract)",
     "Signature": "object: `nonce`, `key` (fingerprint), `act_sha256`",
     "JudgedContract": "object, see [the verdict](#the-verdict-of-the-contracts)",
+    "Uses": "object, see [what a request uses](#what-a-request-uses)",
 }
 
 
@@ -43,6 +44,7 @@ def events_page() -> str:
         lines += ["", f"## `{kind}`", "", *_described(payload)]
     lines += ["", "## The call of a contract", "", *_described(ContractMove)]
     lines += ["", "## The verdict of the contracts", "", *_described(JudgedContract)]
+    lines += ["", "## What a request uses", "", *_described(Uses)]
     return "\n".join(lines) + "\n"
 
 

@@ -308,6 +308,7 @@ def _payload(
         proposal_sha256=reviewed.job.proposal_sha256,
         platform=reviewed.job.platform.to_json(),
         risk=sealed.job.effective_risk,
+        uses=reviewed.novelty.kept,
         reason=reason,
     )
 

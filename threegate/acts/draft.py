@@ -18,11 +18,12 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from itertools import chain, count
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput
+from threegate.core.settings import SENSITIVITIES
 from threegate.core.workspace import STATES, RequesterFolders, Workspace
 from threegate.request.backend import BACKENDS
 from threegate.request.fields import check_file_name
@@ -82,8 +83,9 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
         raise InvalidInput(f"--slug must be 1 to 64 of a-z, 0-9 and single dashes, such as {slug_of(slug)}")
     name = _free_name(workspace, moment, slug)
     read = _read_inputs(options.inputs)
-    request = draft_request(options, [item for item, _ in read], name, moment, slug)
     settings = workspace.load_settings()
+    options = at_least(options, settings.least_sensitivity(options.inputs))
+    request = draft_request(options, [item for item, _ in read], name, moment, slug)
     data = render_request(request)
     report = read_request(data, path=name, settings=settings.request, now=now, stage="draft")
     given = given_inputs({item.name: content for item, content in read})
@@ -101,6 +103,11 @@ def write_draft(workspace: Workspace, options: DraftOptions, *, now: datetime) -
 def _line(finding: Finding) -> str:
     advice = "; ask for less with --cpu or --memory" if finding.rule == "TG905" else ""
     return f"{finding.rule}: {finding.message}{advice}"
+
+
+def at_least(options: DraftOptions, least: str) -> DraftOptions:
+    """The same options, with the sensitivity that they declare raised to `least`."""
+    return replace(options, sensitivity=cast(Sensitivity, max(options.sensitivity, least, key=SENSITIVITIES.index)))
 
 
 def draft_request(

@@ -30,6 +30,7 @@ from threegate.review.status import NOTHING_HERE, Line, count_ended, count_void,
 from threegate.review.status_screen import all_rows, screen_rows
 from threegate.runners.backend import DoctorLine
 from threegate.runners.machine import worker_lines
+from threegate.trail.trail import Trail
 
 _LAST: Final = 20
 """Ended requests that are shown where nobody says how many."""
@@ -50,7 +51,7 @@ def status(
 ) -> None:
     """Show what is waiting and running, and who must act.
 
-    All on one screen: the riskiest and newest first, drafts of one group in one row, and what does not fit counted.
+    All on one screen: what to look at first on top, drafts of a group in one row, and what does not fit is counted.
 
     Examples: threegate status --ended 20
               threegate status --watch
@@ -64,7 +65,8 @@ def status(
         from threegate.cli.review_command import in_application  # late: it approves, and `status` only looks
 
         return in_application(application, "", None, undecided=False, ended=_LAST if ended is None else ended)
-    reader, health = AskedReader(workspace), Readiness(workspace)
+    trail = Trail(workspace)
+    reader, health = AskedReader(workspace, trail), Readiness(workspace, trail=trail)
     before: object = None
     shown_ended = ended if ended is not None else _LAST if wants_json(json_) else 0
     while True:

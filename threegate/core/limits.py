@@ -643,6 +643,22 @@ LIVE_LINE_CHARS: Final = 400
 LIVE_FILE_BYTES: Final = 1 * MIB
 LIVE_SECONDS: Final = 0.5
 """Between two looks at the output of what runs."""
+PAST_USES: Final = 10_000
+"""Counts of what ran before that are kept: one for each requester with each host, program and folder."""
+USES_CHARS: Final = 4096
+"""Of the hosts of one request, as an approval keeps them, together."""
+URL_HOST_CHARS: Final = 300
+"""Of an address in a text, behind its scheme, how much is looked at for its host."""
+URLS_READ: Final = 200
+"""Addresses of one request whose hosts are read."""
+USED_SCRIPT_BYTES: Final = 256 * KIB
+"""Of the scripts among a request's inputs together, how much is looked through for addresses."""
+HOSTS_COMPARED: Final = 1_000
+"""Hosts that ran before, those of most runs, that a new one is compared with for looking alike."""
+FEW_RUNS: Final = 3
+"""A host that could be reached by fewer runs than this counts as new for the order of lists."""
+PAST_READ_SECONDS: Final = 1.0
+"""A list that is made again reads what ran before at most this often."""
 COMPARED_REQUESTS: Final = 50
 """Newest approved requests among which the last one of the same shape is looked for."""
 WORKERS_FILE_BYTES: Final = 16 * MIB

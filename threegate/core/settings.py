@@ -8,6 +8,7 @@ that of an approval (docs/spec/2-approval.md): a new setting is in both until so
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -226,6 +227,18 @@ def _named_uids(value: dict[str, str]) -> None:
             raise ValueError('each line is "uid" = "name"')
 
 
+SENSITIVITIES: Final = ("public", "internal", "confidential")
+"""From the least on."""
+
+
+def _named_folders(value: dict[str, str]) -> None:
+    for folder, sensitivity in value.items():
+        if not folder.startswith("/") or os.path.normpath(folder) != folder:
+            raise ValueError('each line is "/an/absolute/folder" = "confidential", without ., .. and a / at the end')
+        if sensitivity not in SENSITIVITIES:
+            raise ValueError(f"the sensitivity of a folder must be one of: {', '.join(SENSITIVITIES)}")
+
+
 def _listed_plugins(value: tuple[str, ...]) -> None:
     for name in value:
         if plugin_named(name) is None:
@@ -317,6 +330,13 @@ class Settings(Table):
         description="requester name = attributes that contracts may ask for",
         example='core = { tier = "L2" }',
     )
+    folders: dict[str, str] = setting(
+        default={},
+        description="path of a folder = least data sensitivity of drafts that `threegate draft --input` and the "
+        "tools of agents make with files from it",
+        check=_named_folders,
+        example='"/home/anna/payroll" = "confidential"',
+    )
     aana: AanaSettings = AanaSettings()
     contracts: ContractSettings = ContractSettings()
     runners: RunnersSettings = RunnersSettings()
@@ -333,6 +353,18 @@ class Settings(Table):
     def section(self, table: type[_AnyTable]) -> _AnyTable:
         """A plugin's own section; its defaults if it is not in the file."""
         return next((given for given in self.sections.values() if isinstance(given, table)), table())
+
+    def least_sensitivity(self, files: Iterable[Path]) -> str:
+        """The highest sensitivity of the folders that the files are in, where a link is and where it leads; that of
+        nothing is public.
+        """
+        places = [place for file in files for place in (_real(file.parent) / file.name, _real(file))]
+        found = [
+            sensitivity
+            for folder, sensitivity in self.folders.items()
+            if any(place.is_relative_to(_real(Path(folder))) for place in places)
+        ]
+        return max(found, default=SENSITIVITIES[0], key=SENSITIVITIES.index)
 
     def unread(self) -> dict[str, Plugin]:
         """The sections that are in the file and say nothing, with their plugins, which are absent and not off."""
@@ -353,7 +385,7 @@ class Settings(Table):
         a plugin that is off or absent has none.
         """
         whole = self._core()
-        for name in ("audit", "plugins"):
+        for name in ("audit", "plugins", "folders"):  # what the folders raise is in the request itself
             del whole[name]
         whole |= self._deciding_sections()
         del whole["approval"]["draft_ttl"]  # it stops what was not approved
@@ -393,6 +425,11 @@ class Settings(Table):
             if decides:
                 found[name] = decides
         return found
+
+
+def _real(path: Path) -> Path:
+    """Where a path leads; `Path.resolve` raises for links in a circle."""
+    return Path(os.path.realpath(path))
 
 
 def _numbers(value: Any) -> Any:

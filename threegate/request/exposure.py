@@ -18,6 +18,8 @@ from threegate.request.command.pinned_script import script_word
 
 Opacity = Literal["transparent", "opaque"]
 
+NETWORK_REACHED: Final = "network "
+"""How a reach begins that is a host, with a port where the request names one."""
 SECRETS_REACHED: Final = "secret "
 """How a reach begins that is a secret's name in the settings."""
 EXPOSURE_KEYS: Final = ("opacity", "opacity_reason", "scripts", "reach")

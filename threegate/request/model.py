@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from threegate.request.action import Action
 from threegate.request.action import Risk as Risk
-from threegate.request.exposure import Exposure
+from threegate.request.exposure import NETWORK_REACHED, Exposure
 
 Network = Literal["none", "allowlist"]
 Stage = Literal["draft", "approved"]
@@ -113,5 +113,5 @@ class Request:
 
 def exposure_of(request: Request) -> Exposure:
     """Both facts of a request, before the bytes of its inputs are known."""
-    reach = tuple(f"network {item.host}:{item.port}" for item in sorted(request.network_allowlist))
+    reach = tuple(f"{NETWORK_REACHED}{item.host}:{item.port}" for item in sorted(request.network_allowlist))
     return request.action.exposure(request.workdir, request.inputs).reaching(reach)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from threegate.core import durable, limits
 from threegate.core.errors import ThreeGateError
@@ -19,7 +20,12 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.request.backend import BACKENDS
 from threegate.request.exposure import Exposure
+from threegate.review.attention import Attention, Weighed, weigh
 from threegate.review.draft_sources import place_of, placed_at
+
+if TYPE_CHECKING:
+    from threegate.review.novelty import PastReader
+    from threegate.trail.trail import Trail
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,10 @@ class Asked:
     backend: str
     purpose: str
     exposure: Exposure
+    weighed: Weighed | None = None
+    """For a draft: what decides how soon a person should look at it, apart from what ran before."""
+    attention: Attention = "look"
+    """How soon that is."""
     shape: str | None = None
     """For a draft: the shape of the group it could belong to (group_shape.py); None if it can be in no
     group.
@@ -45,9 +55,11 @@ class Asked:
 class AskedReader:
     """Reads request files, each only once until it changes. Not thread-safe."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        """Store the workspace; nothing is read yet."""
+    def __init__(self, workspace: Workspace, trail: Trail | None = None) -> None:
+        """Store the workspace; nothing is read yet. `trail` is an incremental reader."""
         self._workspace = workspace
+        self._trail = trail
+        self._past: PastReader | None = None
         self._settings: tuple[tuple[int, ...], Settings | None] = ((), None)
         self._kept: OrderedDict[Path, tuple[tuple[int, ...], Asked | None]] = OrderedDict()
 
@@ -59,22 +71,34 @@ class AskedReader:
             settings = self._settings_now()
             place = place_of(self._workspace, path)
             identity = _identity(place.lstat())
+            past = self._past_now()
+            identity = (*identity, past.refresh())
             kept = self._kept.get(path)
             if kept is None or kept[0] != identity:
-                kept = identity, self._read(path, place, folder, settings)
+                kept = identity, self._read(path, place, folder, settings, past)
                 self._kept[path] = kept
                 while len(self._kept) > limits.STATUS_ROWS_READ:
                     self._kept.popitem(last=False)
         except (OSError, ThreeGateError):
             return None
-        return kept[1]
+        asked = kept[1]
+        if asked is None or asked.weighed is None:
+            return asked
+        return replace(asked, attention=past.attention(asked.weighed))
 
-    def _read(self, path: Path, place: Path, folder: str, settings: Settings) -> Asked | None:
+    def _past_now(self) -> PastReader:
+        from threegate.review.novelty import PastReader  # an empty list loads no gate
+
+        self._past = self._past or PastReader(self._workspace, self._trail)
+        return self._past
+
+    def _read(self, path: Path, place: Path, folder: str, settings: Settings, past: PastReader) -> Asked | None:
         from threegate.approval.facts import requester_of  # an empty list loads no gate
         from threegate.request.job import effective_risk
         from threegate.request.model import exposure_of
         from threegate.request.reader import read_request
         from threegate.review.group_shape import shape_of
+        from threegate.review.novelty import uses_of
 
         owner: int | str | None = None
         placed = placed_at(self._workspace, path)
@@ -97,7 +121,11 @@ class AskedReader:
         ).request
         if request is None:
             return None
-        exposure = exposure_of(request)
+        exposure, weighed = exposure_of(request), None
+        if request.stage == "draft":
+            agent = past.run(owner) if owner is not None else None
+            uses = uses_of(request, request.action, exposure, owner=owner, run=agent, settings=settings)
+            weighed = weigh(request, request.action, exposure, uses)
         return Asked(
             requester=requester_of(request, names, owner),
             vouched=str(owner) in names,
@@ -105,6 +133,7 @@ class AskedReader:
             backend=request.backend,
             purpose=request.purpose,
             exposure=exposure,
+            weighed=weighed,
             shape=shape_of(request, owner)
             if owner is not None
             and placed is None

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from threegate.approval.facts import Check, LaunchFacts, requester_of
 from threegate.approval.launch import launch_checks
@@ -25,10 +26,12 @@ from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailEr
 from threegate.launch.approved_file import Approved, Unrunnable, facts_of_approved, read_approved
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import batch_place
+from threegate.request.model import InputFile
 from threegate.review.compare import differs_from_last
 from threegate.review.fitness import fitness, machine_facts
 from threegate.review.group_screen import Group, why_alone
 from threegate.review.input_copies import InputCopy
+from threegate.review.novelty import novelty_of, past_of
 from threegate.review.readiness import daemon_line
 from threegate.review.reviewed_draft import Draft, ReviewedDraft, assess_on_trial, refuse_bad_clock
 from threegate.trail import moves, payloads
@@ -139,9 +142,15 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
     with context.trail.locked() as held:
         now, run = held.now, held.index.run(owner)
         decision, _ = context.contracts.decide(held, context.policy, request, job, now)
+        past = past_of(held.index)
     report = context.read(approved.data, approved.path.name, "approved", now)
     facts = machine_facts(context.workspace, context.policy.settings, request, owner=owner, risk=job.effective_risk)
     opened = {copy.name: copy for copy in copies}
+    settings = context.policy.settings
+
+    def open_input(item: InputFile) -> BinaryIO:
+        return opened[item.name].open()
+
     return ReviewedDraft(
         draft=Draft(approved.path, approved.data, approved.identity, owner),
         report=report,
@@ -154,7 +163,8 @@ def review_waiting(context: Context, approved: Approved) -> ReviewedDraft:
         differs=differs_from_last(context.workspace, request),
         bound=approved.bound,
         unfit=approved.bound.why_unfit(),
-        fit=fitness(request, facts, lambda item: opened[item.name].open()),
+        novelty=novelty_of(request, job, open_input, past, owner=owner, run=run, settings=settings),
+        fit=fitness(request, facts, open_input),
         daemon=daemon_line(context.workspace),
     )
 

@@ -16,6 +16,7 @@ from threegate.core.screen_parts import Fact, Field, Item, Listing, Note, Quote,
 from threegate.core.settings import Settings
 from threegate.request.backend import BACKENDS
 from threegate.review.fitness import waits_for
+from threegate.review.novelty import card_items, warnings_of
 from threegate.review.preview import previews
 from threegate.review.reviewed_draft import ReviewedDraft, refuse_judged
 from threegate.runners.backend import running
@@ -53,6 +54,7 @@ def _card(reviewed: ReviewedDraft, draft_ttl: int) -> Iterator[Item]:
         yield Fact("differs", "no request of this shape was approved before")
     else:
         yield Field("differs", reviewed.differs)
+    yield from card_items(reviewed.novelty.marks)
     try:
         refuse_judged(reviewed)
     except Refused as refusal:
@@ -112,6 +114,7 @@ def _warnings(reviewed: ReviewedDraft) -> Iterator[Warning_]:
         yield (Quote(reviewed.stopped[1], "NOTHING CAN BE SIGNED NOW:", None),)
     if reviewed.unfit is not None:
         yield (Note("IT CANNOT BE APPLIED NOW:"), Quote(str(reviewed.unfit), "", None))
+    yield from warnings_of(reviewed.novelty.marks)
     for finding in reviewed.fit:
         if finding.severity == "error":
             yield (Quote(finding.message, f"IT COULD ONLY FAIL, {finding.rule} line {finding.line}:", None),)

@@ -36,6 +36,7 @@ from threegate.review.compare import differs_from_last
 from threegate.review.draft_sources import PlacedDraft, check_draft, placed_at
 from threegate.review.fitness import fitness, machine_facts, refuse_unfit
 from threegate.review.input_copies import InputCopy, copied_inputs, seen_inputs
+from threegate.review.novelty import Novelty, novelty_of, past_of
 from threegate.review.readiness import daemon_line
 from threegate.runners.backend import DoctorLine
 from threegate.runners.machine import platforms
@@ -90,6 +91,8 @@ class ReviewedDraft:
     """Differences from the last approved request of the same shape; None if there was none."""
     bound: Bound
     """What is known of it here besides."""
+    novelty: Novelty
+    """What is new about it here: that decides nothing, and is in no signed text."""
     unfit: Refused | None = None
     """Why it cannot be done as things are now."""
     fit: tuple[Finding, ...] = ()
@@ -260,6 +263,7 @@ def _reviewed(
         refuse_other_project(request, run)
         decision, _ = contracts.decide(held, context.policy, request, job, now, owner=draft.owner)
         stopped = operators_problem(context.workspace, held)
+        past = past_of(held.index)
     facts = machine_facts(context.workspace, settings, request, owner=draft.owner, risk=job.effective_risk)
     return ReviewedDraft(
         draft=draft,
@@ -272,6 +276,7 @@ def _reviewed(
         now=now,
         differs=differs_from_last(context.workspace, request) if compared else None,
         bound=bound,
+        novelty=novelty_of(request, job, open_input, past, owner=draft.owner, run=run, settings=settings),
         unfit=bound.why_unfit(),
         fit=fitness(request, facts, open_input),
         stopped=stopped,

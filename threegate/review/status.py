@@ -27,6 +27,7 @@ from threegate.launch.results.verdict import Verdict, read_verdict
 from threegate.request.backend import BACKENDS
 from threegate.request.exposure import Exposure, exposure_json
 from threegate.review.asked import Asked, AskedReader
+from threegate.review.attention import ATTENTIONS
 from threegate.review.draft_sources import placed_at, placed_drafts, source_of
 from threegate.runners.backend import DoctorLine
 from threegate.runners.live_output import OutputLine, live_output
@@ -143,10 +144,13 @@ class Line:
         return "running" if self.state == "running" else "others"
 
     @property
-    def urgency(self) -> tuple[int, bool, int]:
-        """Whose turn it is, whether it is only a draft, and its risk: the least comes first in a list."""
-        risk = self.asked.risk if self.asked and self.next != "ended" else ""
-        return _ORDER.index(self.next), self.state != "waiting", _RISKS.index(risk)
+    def urgency(self) -> tuple[int, bool, int, int]:
+        """Whose turn it is, whether it is only a draft, how soon a person should look, and its risk: the least comes
+        first in a list.
+        """
+        asked = self.asked if self.next != "ended" else None
+        look = ATTENTIONS.index(asked.attention if asked and self.next == "operator" else "look")
+        return _ORDER.index(self.next), self.state != "waiting", look, _RISKS.index(asked.risk if asked else "")
 
     def to_json(self) -> dict[str, Any]:
         """The line as JSON."""
@@ -163,6 +167,7 @@ class Line:
             "requester": asked.requester if asked else None,
             "requester_named_by": ("settings" if asked.vouched else "file") if asked else None,
             "risk": asked.risk if asked else None,
+            "attention": asked.attention if asked and self.next == "operator" else None,
             "backend": asked.backend if asked else None,
             "purpose": mask_secrets(asked.purpose) if asked else None,
             "group": {"shape": asked.shape, "drafts": self.together} if asked and self.together else None,
@@ -197,7 +202,7 @@ def in_order(lines: Iterable[Line]) -> list[Line]:
     return sorted(newest, key=_turn)
 
 
-def _turn(line: Line) -> tuple[tuple[int, bool, int], float]:
+def _turn(line: Line) -> tuple[tuple[int, bool, int, int], float]:
     moment = line.entry.changed if line.next == "ended" else line.entry.since
     return line.urgency, -moment.timestamp()
 

@@ -15,6 +15,7 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import TrailError
 from threegate.trail.event import Event, parse_line, plugin_kinds
 from threegate.trail.history import RequestHistory, from_record, to_record
+from threegate.trail.past_uses import PastUses
 from threegate.trail.payloads import (
     PAYLOADS,
     Applied,
@@ -24,6 +25,7 @@ from threegate.trail.payloads import (
     CancelRequested,
     Claimed,
     Countersigned,
+    Finished,
     OperatorAdded,
     OperatorsChanged,
     Payload,
@@ -74,6 +76,13 @@ class KnownRun(NamedTuple):
     project: str | None
     """The one project that it may ask to change."""
     ended: bool = False
+
+
+def run_of(known: Mapping[str, KnownRun], owner: Owner | None) -> KnownRun | None:
+    """The run that asks; None where none does. A run that the trail does not know is one without a project."""
+    if not isinstance(owner, str):
+        return None
+    return known.get(owner) or KnownRun(owner, "agent", owner, None, ended=True)
 
 
 class Drills(NamedTuple):
@@ -146,6 +155,8 @@ class TrailIndex:
         """How many runs began in each backend."""
         self.grants: dict[str, int] = {}
         """How often each standing grant was used that was given and not revoked."""
+        self.uses = PastUses()
+        """What the requests used that ran."""
         self.known_runs: dict[str, KnownRun] = {}
         """The runs of agents, by their ids, in the order of their starts."""
         self.drills = Drills()
@@ -176,6 +187,7 @@ class TrailIndex:
         self.operators = tuple(header["operators"])
         self.head = Head(*header["head"])
         self.frontier = Frontier.of(self.head.seq, [bytes.fromhex(node) for node in header["nodes"]])
+        self.uses = PastUses.from_json(header["uses"])
         self.known_runs = {run[0]: KnownRun(*run) for run in header["runs"]}
         self.drills = Drills(*header["drills"])
         self._spent, self._open, self.saved = set(header["spent"]), list(header["open"]), self.head.seq
@@ -192,6 +204,7 @@ class TrailIndex:
             "nodes": [node.hex() for node in self.frontier.nodes],
             "runs": [list(run) for run in self.known_runs.values()],
             "drills": list(self.drills),
+            "uses": self.uses.to_json(),
             "spent": sorted(self._spent),
             "open": [history.request_id for history in self.open_histories() if is_open(history)],
         }
@@ -299,10 +312,8 @@ class TrailIndex:
         return tuple(self.known_runs.values())
 
     def run(self, owner: Owner | None) -> KnownRun | None:
-        """The run that asks; None where none does. A run that the trail does not know is one without a project."""
-        if not isinstance(owner, str):
-            return None
-        return self.known_runs.get(owner) or KnownRun(owner, "agent", owner, None, ended=True)
+        """The run that asks; None where none does."""
+        return run_of(self.known_runs, owner)
 
     def grant_uses(self, grant: str) -> int | None:
         """How often a standing grant was used, or None when it was never given here or was revoked."""
@@ -316,6 +327,8 @@ class TrailIndex:
         history = self._history(request_id) or RequestHistory(request_id, event)
         if isinstance(payload, ApprovalAbandoned):
             self._make_void(history, payload)
+        if isinstance(payload, Finished):
+            self.uses.take(history, payload, event.time)
         history.add(event)
         self._requests[request_id] = history
         name = payload.file if isinstance(payload, (Approved, Claimed)) else None

@@ -19,6 +19,7 @@ from threegate.core.workspace import AgentRun, Workspace
 from threegate.plugins.agents.door import Door, DoorAnswer
 from threegate.plugins.agents.door_arguments import RunPython
 from threegate.plugins.agents.door_calls import calls_of, digest_of
+from threegate.plugins.agents.runs import RunFacts
 
 ASK = {"code": "6 * 7", "purpose": "Multiply two numbers.", "wait_sec": 0}
 
@@ -145,3 +146,18 @@ def test_a_call_is_the_same_whichever_form_is_taken() -> None:
     assert digest() == digest(where="auto") == digest(wait_sec=5) == digest(again=True)
     different = [digest(), digest(where="era"), digest(where="monty"), digest(code="2"), digest(inputs={"a": 1})]
     assert len(set(different)) == 5
+
+
+def test_files_of_a_folder_raise_what_the_draft_declares(place: Place, run: AgentRun) -> None:
+    (run.work / "tree" / "may.csv").write_text("1")
+    root = RunFacts.read(run).root
+    settings = place.root / "threegate.toml"
+    text = settings.read_text().replace("[folders]\n", f'[folders]\n"{root}" = "confidential"\n')
+    settings.write_text(text)
+    call(place, run, **{**ASK, "files": ["may.csv"]})
+    (draft,) = run.inbox.glob("TR-*.md")
+    assert "\nData sensitivity: confidential\n" in draft.read_text()
+    draft.unlink()
+    call(place, run, **{**ASK, "code": "print(2)"})
+    (draft,) = run.inbox.glob("TR-*.md")
+    assert "\nData sensitivity: internal\n" in draft.read_text(), "no file of it is an input"

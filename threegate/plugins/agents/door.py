@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -169,7 +170,7 @@ class Door:
         match asked:
             case RunPython() | RunProgram():
                 files = read_files(self._workspace, self._run, asked.files)
-                calls = calls_of(asked, files, self._requester)
+                calls = calls_of(asked, files, self._requester, self._from_folders(asked.files))
                 found = self._ask(calls, asked.again)
                 if isinstance(found, DoorAnswer):
                     return found
@@ -268,6 +269,12 @@ class Door:
             call, made, data = chosen
             self._deliver_inputs(call)
             return digest, self._deliver(ledger, digest, made, data)
+
+    def _from_folders(self, files: Sequence[str]) -> str:
+        """The least sensitivity of what is made with these files: they are copies of the project's."""
+        root = RunFacts.read(self._run).root if self._run is not None and files else None
+        paths = [Path(root) / path for path in files] if root is not None else []
+        return self._workspace.load_settings().least_sensitivity(paths)
 
     def _choose(self, calls: Sequence[DoorCall]) -> tuple[DoorCall, MadeRequest, bytes] | DoorAnswer:
         """The first form of a call that gate 1 accepts, with its draft; the refusal if it accepts none."""

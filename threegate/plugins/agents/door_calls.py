@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from threegate.acts.draft import DraftOptions, draft_request
+from threegate.acts.draft import DraftOptions, at_least, draft_request
 from threegate.core import limits
 from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.errors import InvalidInput
@@ -63,8 +63,12 @@ class DoorCall:
         return sha256_hex(canonical_bytes({"tool": self.tool, "options": options, "files": files}))
 
 
-def calls_of(asked: RunPython | RunProgram, files: Sequence[tuple[str, bytes]], requester: str) -> tuple[DoorCall, ...]:
-    """The forms of a call of `run_python` or `run_program`, the preferred one first. Raises InvalidInput."""
+def calls_of(
+    asked: RunPython | RunProgram, files: Sequence[tuple[str, bytes]], requester: str, least: str = "public"
+) -> tuple[DoorCall, ...]:
+    """The forms of a call of `run_python` or `run_program`, the preferred one first. `least` is the sensitivity of the
+    folders that the files come from. Raises InvalidInput.
+    """
     if isinstance(asked, RunProgram):
         ways = [("run_program", _program(asked), dict[str, str]())]
     else:
@@ -83,7 +87,7 @@ def calls_of(asked: RunPython | RunProgram, files: Sequence[tuple[str, bytes]], 
         own_files = ((name, text.encode("utf-8", "surrogatepass")) for name, text in own.items())
         inputs = (*files, *own_files)
         _check_names([name for name, _ in inputs])
-        options = replace(options, time_sec=asked.time_limit_sec, requested_by=requester)
+        options = at_least(replace(options, time_sec=asked.time_limit_sec, requested_by=requester), least)
         found.append(DoorCall(tool, options, inputs))
     return tuple(found)
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from threegate.core import canonical, limits
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Note, Quote
 from threegate.request.action import NO_CODE, Action, ActionText, Category, Risk, fenced, sha256_of
-from threegate.request.exposure import SECRETS_REACHED, Exposure, Input
+from threegate.request.exposure import NETWORK_REACHED, SECRETS_REACHED, Exposure, Input
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class JobServer:
 
     def reach(self) -> Iterator[str]:
         """What it reaches, in the words of a card."""
-        yield from (f"network {host} (the server)" for host in self.hosts)
+        yield from (f"{NETWORK_REACHED}{host} (the server)" for host in self.hosts)
         yield from (f"folder {item}" for item in self.binds)
         yield from (f"{SECRETS_REACHED}{name}" for name in self.secrets)
         if self.place == "host":

@@ -14,6 +14,7 @@ from threegate.trail.payloads.approval_events import (
     Covering,
     CoveringEnded,
     Promoted,
+    Uses,
     under_grant,
 )
 from threegate.trail.payloads.draft_events import Observed, Proposed, Validated
@@ -101,6 +102,7 @@ __all__ = [
     "Stopped",
     "TrailCheckpointSigned",
     "TreeAnnounced",
+    "Uses",
     "Validated",
     "Waiting",
     "WorkspaceAdopted",

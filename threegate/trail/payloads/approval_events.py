@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from threegate.trail.payloads.payload import History, Payload, Placed, because, frozen_fields, named, short
+from threegate.trail.payloads.payload import (
+    Fields,
+    History,
+    Payload,
+    Placed,
+    because,
+    frozen_fields,
+    named,
+    nested,
+    short,
+)
 
 
 def under_grant(grant: str, given_by: str | None) -> str:
@@ -14,6 +24,22 @@ def under_grant(grant: str, given_by: str | None) -> str:
 
 def _marks(nonce: str | None, approval_sha256: str | None, request_sha256: str | None) -> tuple[str, ...]:
     return tuple(filter(None, (nonce, approval_sha256))) or tuple(filter(None, (request_sha256,)))
+
+
+@frozen_fields
+class Uses(Fields):
+    """What a request uses that later drafts are compared with (`trail.past_uses`)."""
+
+    requester: str | None
+    """Who asked: the name in the settings or of the agent, else the name in the file with the uid of its owner."""
+    hosts: tuple[str, ...] | None = None
+    """Hosts that it can reach."""
+    urls: tuple[str, ...] | None = None
+    """Further hosts of addresses in its code, command or Inputs."""
+    program: str | None = None
+    """The first word of its command, or the tool that it calls."""
+    folders: tuple[str, ...] | None = None
+    """Where its inputs come from: the project, or the inbox."""
 
 
 @frozen_fields
@@ -67,6 +93,8 @@ class Approved(Placed):
     grant: str | None = None
     """The standing grant that it was approved under."""
     risk: str | None = None
+    uses: Uses | None = nested(default=None, read=Uses.read)
+    """None: under a grant, or it is of an earlier version."""
     reason: str | None = None
     """The operator's own words; may be empty."""
     from_: str | None = None
