@@ -56,9 +56,10 @@ def apart(values: Sequence[Any], most: int) -> set[int]:
     outside of the folder that the others are in.
     """
     counts = Counter(values)
-    if len(counts) < limits.SUGGESTION_CHOICES:
-        found = {at for at, value in enumerate(values) if counts[value] <= most}
-    elif not isinstance(values[0], str):
+    found = {at for at, value in enumerate(values) if counts[value] <= most}
+    if len(found) <= most and len(counts) - len({values[at] for at in found}) < limits.SUGGESTION_CHOICES:
+        return found
+    if not isinstance(values[0], str):
         found = _far(values)
     else:
         found = _outside(values, most)
