@@ -557,6 +557,23 @@ GRANT_CHOICES: Final = 50
 """Values of a list that a widened value may be one of."""
 GRANT_WORD_CHARS: Final = 200
 """Of a text that a constraint takes, and of a pattern."""
+SUGGESTION_REQUESTS: Final = 500
+"""Newest requests that ran, from which `grant suggest` is made."""
+SUGGESTION_DRAFTS: Final = 50
+"""Waiting drafts that it counts."""
+SUGGESTION_PARTS: Final = 64
+"""Values of one request that it compares with those of others."""
+SUGGESTION_LEAST: Final = 3
+"""Requests of one shape from which a grant is suggested."""
+SUGGESTION_CHOICES: Final = 5
+"""So many different values are no list any more, but a range or a folder."""
+SUGGESTION_APART: Final = 10
+"""One call in so many may stand apart from the others: the grant is then suggested without it."""
+SUGGESTION_LEAST_SECONDS: Final = 3600
+SUGGESTION_SECONDS: Final = 30 * 24 * 3600
+"""Longest life of a suggested grant; what was not asked for in so long a time is not suggested."""
+SUGGESTION_TRIED: Final = 4096
+"""Calls that are tried for the most harmful one that a suggested grant would newly cover."""
 FREE_TEXT_BITS: Final = 64
 """A text of so many bits that may be chosen freely carries out anything, in a few calls."""
 TRAIL_CHECKPOINT_BYTES: Final = 64 * KIB

@@ -84,7 +84,7 @@ def _on_line(operator: str, operand: str, holds: Callable[[str], bool]) -> Test:
     return lambda value: holds(value) if isinstance(value, str) and _is_line(value) else None
 
 
-def _path_parts(text: str) -> tuple[str, ...] | None:
+def path_parts(text: str) -> tuple[str, ...] | None:
     """The names of a path, the first one empty if it is absolute; None for a spelling that is not judged.
 
     ``.`` and a final ``/`` are normalized away. ``..`` is not, because it leads elsewhere if there is a link.
@@ -116,7 +116,7 @@ def _is_read_otherwise(text: str) -> bool:
 def _under(operand: str | list[str]) -> Test:
     folders = []
     for text in [operand] if isinstance(operand, str) else operand:
-        parts = _path_parts(text)
+        parts = path_parts(text)
         if parts is None:
             raise BadOperand("under", f"{text[:80]!r} is not a folder in one plain spelling (no .., //, %, \\, ~, $)")
         folders.append(parts)
@@ -127,7 +127,7 @@ def _under(operand: str | list[str]) -> Test:
         return parts[: len(folder)] == folder
 
     def test(value: Any) -> bool | None:
-        parts = _path_parts(value) if isinstance(value, str) else None
+        parts = path_parts(value) if isinstance(value, str) else None
         return None if parts is None else _any([below(parts, folder) for folder in folders])
 
     return test
@@ -139,7 +139,7 @@ def _any(found: Sequence[bool | None]) -> bool | None:
 
 
 def _glob(operand: str) -> Test:
-    if _path_parts(operand) is None or "." in operand.split("/"):
+    if path_parts(operand) is None or "." in operand.split("/"):
         raise BadOperand("glob", f"{operand[:80]!r} is not a path in one plain spelling (no ., .., //, %, \\, ~, $)")
     pattern = "".join(_WILDCARD_PATTERNS.get(part) or re.escape(part) for part in _WILDCARDS.split(operand))
     try:
@@ -148,7 +148,7 @@ def _glob(operand: str) -> Test:
         raise BadOperand("glob", f"glob: {problem}") from None
 
     def test(value: Any) -> bool | None:
-        if not isinstance(value, str) or _path_parts(value) is None or "." in value.split("/"):
+        if not isinstance(value, str) or path_parts(value) is None or "." in value.split("/"):
             return None
         return match(value) is not None
 

@@ -5,7 +5,6 @@ Invariant: a grant is in the trail before its file is in grants/, so a file that
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -24,7 +23,7 @@ from threegate.launch.context import Context
 from threegate.launch.launch_problem import read_operators
 from threegate.plugins.grants.grant import GRANT_TYPE, Grant, refuse_write, terms
 from threegate.plugins.grants.grants_kinds import Granted, GrantRevoked, grant_path
-from threegate.plugins.grants.near_misses import Example, examples
+from threegate.plugins.grants.near_misses import examples, said_value
 from threegate.plugins.grants.section import GrantSettings
 from threegate.plugins.grants.standing_grants import find_grant, parse_grant
 from threegate.plugins.grants.widened import IMAGE, Widened
@@ -157,8 +156,8 @@ def what_may_differ(job: Job, widened: Sequence[Widened]) -> Section:
     for example in examples(job, widened):
         parts += [
             Field("widened", str(example.widened)),
-            Field("would run", _shown(example, example.runs)),
-            Field("would wait", _shown(example, example.waits)),
+            Field("would run", said_value(example.widened.part, example.runs)),
+            Field("would wait", said_value(example.widened.part, example.waits)),
         ]
     if job.image:
         parts.append(Note(_which_root(job, widened)))
@@ -174,13 +173,6 @@ def _which_root(job: Job, widened: Sequence[Widened]) -> str:
     if any(item.part == IMAGE for item in widened):
         return f"by {job.platform.way}, on any {what} that {IMAGE} above allows: what its programs do may differ"
     return f"on exactly this {what}: after an upgrade the next request waits for you"
-
-
-def _shown(example: Example, value: object) -> str:
-    """A value of a part, in the form the part has."""
-    if example.widened.part.startswith("inputs."):
-        return f"any content of {value} bytes"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def finished_request(context: Context, which: str) -> Approved:

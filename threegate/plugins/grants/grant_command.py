@@ -1,8 +1,9 @@
-"""`threegate grant`: new, tool, list, show, revoke."""
+"""`threegate grant`: new, tool, suggest, list, show, revoke."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -21,11 +22,16 @@ from threegate.cli.invocation import (
     workspace_here,
 )
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
+from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import parse_duration
 from threegate.plugins.grants.giving import finished_request, grant_sections, new_grant, refuse_off, revoke_grant
 from threegate.plugins.grants.grant import Grant
+from threegate.plugins.grants.past_requests import past_requests, waiting_jobs
 from threegate.plugins.grants.standing_grants import Standing, find_grant, list_grants
+from threegate.plugins.grants.suggestion import NotSuggested, Suggestion, count_waiting, suggest
+from threegate.plugins.grants.suggestion_bounds import bounds_here
+from threegate.plugins.grants.suggestion_screen import not_suggested_section, suggestion_section, to_json
 from threegate.plugins.grants.tool_grants import calls_sections, grant_calls, look_at_calls
 from threegate.plugins.grants.widened import read_widened
 from threegate.plugins.tools.tools_command import servers
@@ -154,6 +160,39 @@ def tool(
     ask(f"Sign this grant as {acting.name}?", yes)
     grant = grant_calls(context, calls, max_uses=max_uses, seconds=seconds, name=acting.name, key=acting.key)
     _say_granted(grant, json_)
+
+
+@app.command("suggest")
+def suggest_(json_: JsonFlag = False) -> None:
+    """Show which grants would save signatures, each as narrow as what you signed.
+
+    It reads what you signed one by one and what succeeded. Nothing is granted: the last line of each is the command.
+
+    Example: threegate grant suggest
+    """
+    context = context_here()
+    refuse_off(context)
+    past = past_requests(context)
+    found = suggest(past, bounds_here(context))
+    waiting = waiting_jobs(context) if found else []
+    counted = [count_waiting(item, waiting) if isinstance(item, Suggestion) else 0 for item in found]
+    if wants_json(json_):
+        emit_json([to_json(item, count) for item, count in zip(found, counted, strict=True)])
+        return
+    if not found:
+        say(f"no grant to suggest: no job was signed by itself and succeeded {limits.SUGGESTION_LEAST} times"
+            f" ({len(past)} such requests in all)")  # fmt: skip
+        return
+    width = screen_width()
+    missing = [item for item in found if isinstance(item, NotSuggested)]
+    if missing:
+        put(render_sections([not_suggested_section(missing)], full=True, width=width))
+    suggested = [(item, count) for item, count in zip(found, counted, strict=True) if isinstance(item, Suggestion)]
+    for number, (item, count) in enumerate(suggested, start=1):
+        put(render_sections([suggestion_section(item, number, count)], full=True, width=width))
+        say(shlex.join(item.words), copied=True)
+    if not suggested:
+        say("no grant to suggest: nothing that repeats is narrow enough; write one yourself: threegate grant new ID")
 
 
 def _seconds(expires: str) -> int:

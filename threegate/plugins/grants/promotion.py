@@ -23,7 +23,7 @@ from threegate.launch.context import Context
 from threegate.plugins.grants.grant import Grant, covers
 from threegate.plugins.grants.section import GrantSettings
 from threegate.plugins.grants.standing_grants import list_grants
-from threegate.request.job import build_job
+from threegate.request.job import Job, build_job
 from threegate.request.model import Request
 from threegate.request.shown_whole import unread_inputs
 from threegate.review.reviewed_draft import (
@@ -151,6 +151,12 @@ def _declared_covered(context: Context, draft: Draft, request: Request, grants: 
     """Whether a grant covers what the draft declares. The inputs are copied and hashed only afterwards,
     because that takes time.
     """
+    job = declared_job(context, draft, request)
+    return any(covers(grant, job) for grant in grants)
+
+
+def declared_job(context: Context, draft: Draft, request: Request) -> Job:
+    """The Job of a draft by what it declares of its inputs. Raises OSError."""
     policy = context.policy
     places = {
         item.name: context.workspace.input_place(draft.path.parent, item.name, item.sha256).name
@@ -159,7 +165,7 @@ def _declared_covered(context: Context, draft: Draft, request: Request, grants: 
     with context.workspace.hold(draft.path.parent / "files") as files:
         sizes = {item.sha256: files.stat(places[item.name]).st_size for item in request.inputs}
         unread = unread_inputs(request, lambda item: os.fdopen(files.open_regular(places[item.name])[0], "rb"))
-    job = build_job(
+    return build_job(
         request,
         input_sizes=sizes,
         platform=platforms(policy.settings, request.backend).now[0],
@@ -167,7 +173,6 @@ def _declared_covered(context: Context, draft: Draft, request: Request, grants: 
         time_cap_sec=context.contracts.time_cap_sec(policy, request),
         unread=unread,
     )
-    return any(covers(grant, job) for grant in grants)
 
 
 def _promote(context: Context, reviewed: ReviewedDraft, grant: Grant) -> Promoted:

@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from json.decoder import JSONDecodeError, JSONDecoder
 from typing import Any, Final
 
@@ -23,12 +25,15 @@ from threegate.plugins.grants.constraint import Constraint, kind_of
 from threegate.request.backend import BACKENDS
 from threegate.request.command.data_tools import tool_of
 from threegate.request.command.pinned_script import script_word
+from threegate.request.exposure import Exposure
 from threegate.request.job import Job
 
 _LIMITS: Final = ("time_sec", "memory_mb")
 _WORD: Final = re.compile(r"[A-Za-z0-9._,:=@+/-]+")
 """An argument that may be open: a name, path, number or date, which no data tool interprets as a program."""
 _PART: Final = re.compile(r"[A-Za-z0-9._-]+")
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+"""A name or an index in a part."""
 IMAGE: Final = "image"
 """The part that leaves open which image or root a command runs on; by what it runs stays the same."""
 ARGUMENTS: Final = "arguments."
@@ -114,6 +119,44 @@ def open_job(job: Job, parts: Sequence[str]) -> OpenJob:
     """
     if len(parts) > limits.GRANT_PARTS:
         raise _mismatch(f"at most {limits.GRANT_PARTS} parts can be widened")
+    return _without(job, parts)
+
+
+def open_values(job: Job) -> OpenJob:
+    """A Job without every value that could be open but limits, image, true and false; two Jobs of one pattern differ in
+    these values only. More than SUGGESTION_PARTS of them stay in the pattern.
+    """
+    parts = []
+    for part in islice(_leaf_parts(job), limits.SUGGESTION_PARTS):
+        with suppress(Refused):
+            if kind_of(_without(job, [part]).values[part]) != "boolean":
+                parts.append(part)
+    return _without(job, parts)
+
+
+def _leaf_parts(job: Job) -> Iterator[str]:
+    """The parts that may have a value to open."""
+    if BACKENDS[job.backend].data_inputs:
+        yield from (f"inputs.{item.name}" for item in job.inputs)
+    if job.action.words and not _exposure(job).opaque:
+        yield from (f"argv.{number}" for number in range(1, len(job.action.words)))
+    yield from (f"outputs.{number}" for number in range(len(job.outputs)))
+    if job.action.variables:
+        yield from _leaves(json.loads(job.action.variables), "vars")
+    yield from _leaves(job.action.arguments(), ARGUMENTS.removesuffix("."))
+
+
+def _leaves(value: Any, part: str) -> Iterator[str]:
+    """The parts of plain values in a value, where names can be written as parts."""
+    if isinstance(value, (dict, list)):
+        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+            if _NAME.fullmatch(str(name)):
+                yield from _leaves(item, f"{part}.{name}")
+    elif kind_of(value) is not None:
+        yield part
+
+
+def _without(job: Job, parts: Sequence[str]) -> OpenJob:
     meaning = job.action.without_state(job.meaning())
     values: dict[str, Any] = {}
     for part in parts:
@@ -227,7 +270,7 @@ def _take_input(job: Job, meaning: dict[str, Any], name: str) -> int:
 def _take_argument(job: Job, meaning: dict[str, Any], name: str) -> str:
     argv = job.action.words
     at = _index(name, argv, f"argv.{name}")
-    exposure = job.action.exposure(job.workdir, job.inputs).with_unread(job.unread)
+    exposure = _exposure(job)
     if exposure.opaque:
         raise _mismatch(f"argv.{name}: not all code of the command is on the screen: {exposure.why}")
     script = script_word(argv)
@@ -242,6 +285,10 @@ def _take_argument(job: Job, meaning: dict[str, Any], name: str) -> str:
         raise _mismatch(f"argv.{name}: a program, script, option or expression is never left open")
     meaning["argv"][at] = None
     return word
+
+
+def _exposure(job: Job) -> Exposure:
+    return job.action.exposure(job.workdir, job.inputs).with_unread(job.unread)
 
 
 def _take_variables(job: Job, parts: Mapping[str, Sequence[str]]) -> tuple[list[str], dict[str, Any]]:
