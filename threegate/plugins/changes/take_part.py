@@ -10,6 +10,8 @@ Source: docs/spec/8-agents.md, "A part of a change".
 from __future__ import annotations
 
 import os
+import re
+import secrets
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -21,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from threegate.acts.reject import end_draft
-from threegate.acts.retry import free_file_name, free_request_id
+from threegate.acts.retry import free_file_name
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
@@ -47,6 +49,8 @@ from threegate.trail.payloads.run_events import TakenPart
 from threegate.trail.trail import LockedTrail
 
 TAKE = "threegate-take-part/1"
+_SUFFIX: Final = re.compile(r"\.(?:r[0-9]{1,6}|p[0-9a-f]{6})$")
+_SUFFIX_CHARS: Final = len(".p000000")
 _EMPTY: Final = sha256_hex(b"")
 Decided = Callable[[str, Mapping[str, Any]], OperatorDecision]
 """(type of the act, what it is about) → who takes it, with a signature if one could be made (`signed_acts.decide`)."""
@@ -288,7 +292,7 @@ def _request(
     """The new draft, read by gate 1; without the paths if it refuses the words in one. Raises InvalidInput."""
     now = datetime.now(UTC).replace(microsecond=0)
     with context.trail.locked() as held:
-        request_id = free_request_id(held, old.request_id)
+        request_id = _part_id(old.request_id)
         slug = old.file_name[len("TR-20260101-000000Z-") : -len(".md")].removesuffix("-part")
         name = free_file_name(held, inbox, now, slug_of(f"{slug}-part"))
     as_one = ["commits: only as one commit: a part of the change was taken"]
@@ -306,6 +310,12 @@ def _request(
         if report.request is not None:
             return report.request
     raise InvalidInput(f"{old.file_name}: no part of it can be drafted as a request; have it proposed again")
+
+
+def _part_id(request_id: str) -> str:
+    """A new id with the same stem. Random: the trail does not know the ids of drafts that no daemon has seen yet."""
+    stem = _SUFFIX.sub("", request_id)[: limits.REQUEST_ID_CHARS - _SUFFIX_CHARS]
+    return f"{stem}.p{secrets.token_hex(3)}"
 
 
 class _Placing:
