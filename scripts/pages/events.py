@@ -13,7 +13,7 @@ from dataclasses import MISSING, fields
 from threegate.trail.event import known_kinds
 from threegate.trail.payloads import ContractMove
 from threegate.trail.payloads.payload import Fields
-from threegate.trail.payloads.run_events import JudgedContract
+from threegate.trail.payloads.run_events import JudgedContract, TakenPart
 
 _TYPES = {
     "str": "text",
@@ -26,6 +26,7 @@ _TYPES = {
     "ContractMove": "object, see [the call](#the-call-of-a-contract)",
     "Signature": "object: `nonce`, `key` (fingerprint), `act_sha256`",
     "JudgedContract": "object, see [the verdict](#the-verdict-of-the-contracts)",
+    "TakenPart": "object, see [the part](#the-part-of-a-change)",
 }
 
 
@@ -43,6 +44,7 @@ def events_page() -> str:
         lines += ["", f"## `{kind}`", "", *_described(payload)]
     lines += ["", "## The call of a contract", "", *_described(ContractMove)]
     lines += ["", "## The verdict of the contracts", "", *_described(JudgedContract)]
+    lines += ["", "## The part of a change", "", *_described(TakenPart)]
     return "\n".join(lines) + "\n"
 
 

@@ -340,7 +340,7 @@ def after_part(place: Place) -> list[str]:
     wrong = recovered(place)
     said = announced(place, "rejected", "change")
     inbox = place.workspace.inbox
-    parts = sorted(inbox.glob("TR-*-part.md"))
+    parts = sorted(inbox.glob("TR-*-part*.md"))
     whole = inbox / f"{place.ids['change']}.md"
 
     def approved(path: Path) -> bool:
@@ -356,7 +356,7 @@ def after_part(place: Place) -> list[str]:
         wrong.append(f"the part cannot be taken again: {last_words()}")
     if whole.exists() and approved(whole):
         wrong.append("the whole was approved after a part of it was taken")
-    if [approved(path) for path in sorted(inbox.glob("TR-*-part.md"))].count(True) != 1:
+    if [approved(path) for path in sorted(inbox.glob("TR-*-part*.md"))].count(True) != 1:
         wrong.append("not exactly one part was approved")
     wrong += recovered(place)
     expected = tree_of(build(place.base / "tree-part", {**OLD_TREE, "a": "new"}))

@@ -1,4 +1,4 @@
-"""A part of a change and the whole of it are never both there to be approved, and nobody approves what they asked for."""
+"""A part of a change and the whole are never both there to be approved, and nobody approves what they asked for."""
 
 from __future__ import annotations
 
