@@ -13,7 +13,7 @@ from dataclasses import MISSING, fields
 from threegate.trail.event import known_kinds
 from threegate.trail.payloads import ContractMove, Uses
 from threegate.trail.payloads.payload import Fields
-from threegate.trail.payloads.run_events import JudgedContract
+from threegate.trail.payloads.run_events import JudgedContract, TakenPart
 
 _TYPES = {
     "str": "text",
@@ -27,6 +27,7 @@ _TYPES = {
     "Signature": "object: `nonce`, `key` (fingerprint), `act_sha256`",
     "JudgedContract": "object, see [the verdict](#the-verdict-of-the-contracts)",
     "Uses": "object, see [what a request uses](#what-a-request-uses)",
+    "TakenPart": "object, see [the part](#the-part-of-a-change)",
 }
 
 
@@ -45,6 +46,7 @@ def events_page() -> str:
     lines += ["", "## The call of a contract", "", *_described(ContractMove)]
     lines += ["", "## The verdict of the contracts", "", *_described(JudgedContract)]
     lines += ["", "## What a request uses", "", *_described(Uses)]
+    lines += ["", "## The part of a change", "", *_described(TakenPart)]
     return "\n".join(lines) + "\n"
 
 

@@ -86,7 +86,7 @@ def completed(words: str, tmp_path: Path) -> list[str]:
 
 
 def test_names_and_options_are_completed(tmp_path: Path) -> None:
-    assert completed("threegate re", tmp_path) == ["review", "reject"]
+    assert completed("threegate re", tmp_path) == ["review", "reject", "request-changes"]
     assert completed("threegate settings ad", tmp_path) == ["adopt"]
     assert completed("threegate approve --pri", tmp_path) == ["--print-statement"]
 

@@ -23,6 +23,7 @@ from tests.support import monty_draft, request_id
 from threegate import cli
 from threegate.acts.operator import add_operator
 from threegate.acts.reject import reject_draft
+from threegate.acts.request_changes import Remark, change_words, request_changes
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.audit.audit_verify import verify_workspace
 from threegate.core.user_state import UserState
@@ -171,6 +172,12 @@ class Place:
     def reject(self, name: str) -> int:
         draft = self.workspace.inbox / f"{self.ids[name]}.md"
         reject_draft(open_context(self.workspace), draft, reason="no", by=OperatorDecision("account:test"))
+        return 0
+
+    def request_changes(self, name: str) -> int:
+        draft = self.workspace.inbox / f"{self.ids[name]}.md"
+        words = change_words([Remark("Say it again.")], "account:test")
+        request_changes(open_context(self.workspace), draft, words=words, by=OperatorDecision("account:test"))
         return 0
 
     def daemon(self) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.crash.place import KILLED, CountingRunner, Place, announced, forked, last_words, problems_after
 from tests.support import wait_until
 from threegate.acts.operator import add_operator
+from threegate.audit.audit_verify import verify_workspace
 from threegate.audit.prune import prune
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES
@@ -107,6 +108,23 @@ def after_reject(place: Place) -> list[str]:
         wrong.append("the draft cannot be rejected again")
     wrong += recovered(place)
     return wrong + problems_after(place, {"runs": {"refused"}, "looked": {"inbox"}})
+
+
+def after_request_changes(place: Place) -> list[str]:
+    """The draft waits, or it has ended and its requester has the words."""
+    wrong = recovered(place)
+    workspace, rid = place.workspace, place.ids["runs"]
+    if not announced(place, "rejected", "runs") and forked(lambda: place.request_changes("runs")) != 0:
+        wrong.append("changes cannot be asked for again")
+    words = [path.read_text() for path in workspace.verdicts.glob("words-*.md")]
+    if len(words) != 1 or "Say it again." not in words[0]:
+        wrong.append(f"the requester has {words}")
+    verdict = workspace.verdicts / f"{rid}.md.json"
+    if not verdict.exists() or "changes_requested: words-" not in verdict.read_text():
+        wrong.append("the verdict does not name the words")
+    if forked(lambda: place.approve("runs")) == 0:
+        wrong.append("the draft was approved after all")
+    return wrong + [f"verify: {item}" for item in verify_workspace(workspace).problems]
 
 
 # ---- cancel, and what else the operator does
@@ -223,6 +241,9 @@ SCENARIOS = {
         lambda place: None, lambda place: place.approve("runs"), after_approve, floor=(54, 105), faults=2
     ),
     "reject": Scenario(lambda place: None, lambda place: place.reject("runs"), after_reject, floor=(40, 80), faults=2),
+    "request_changes": Scenario(
+        lambda place: None, lambda place: place.request_changes("runs"), after_request_changes, floor=(40, 80), faults=4
+    ),
     "cancel": Scenario(
         prepare_one,
         lambda place: place.command("cancel", place.ids["runs"], "--wait", "0"),

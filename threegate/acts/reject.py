@@ -1,11 +1,13 @@
-"""Reject a draft for good, because the operator refused it or it was left undecided too long, and send CORE the reason.
+"""End a draft for good, because the operator refused it or it was left undecided too long, and send CORE the reason.
 
 Invariant: the trail's `rejected` is on disk before our copy appears in refused/; a draft that merely claims the id of
-another request cannot end that one.
+another request cannot end that one. Who asks for changes or takes a part of a draft ends it the same way, under the
+same lock in which they put the words or the new draft in place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,16 +17,16 @@ from threegate.approval.shown.time_read import Reading
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.durable import disk_reserve
-from threegate.core.errors import Refused
+from threegate.core.errors import InvalidInput, Refused
 from threegate.launch.completion import close_from_trail, with_result
 from threegate.launch.context import Context
 from threegate.launch.results.space import reserve_result
 from threegate.launch.results.verdict import Verdict, write_verdict
 from threegate.request.report import Report
-from threegate.review.reviewed_draft import DRAFT_EXPIRED, Draft, read_draft, take_draft_away
+from threegate.review.reviewed_draft import DRAFT_EXPIRED, Draft, read_draft, refuse_used, take_draft_away
 from threegate.trail import moves, payloads
 from threegate.trail.event import trail_text
-from threegate.trail.payloads.payload import owner_fields
+from threegate.trail.payloads.payload import Owner, owner_fields
 from threegate.trail.trail import LockedTrail
 
 REJECT = "threegate-reject/1"
@@ -53,8 +55,7 @@ def reject_draft(
     Raises InvalidInput, Refused (an invalid signature of `by`), TrailError, Unavailable, OSError.
     """
     draft = which if isinstance(which, Draft) else read_draft(context.workspace, which)
-    if draft.placed is not None:
-        raise Refused(draft.placed.kind, f"{draft.path.name}: is a {draft.placed.kind}; no agent sees it")
+    refuse_placed(draft)
     with disk_reserve(context.workspace.reserve):
         with context.trail.locked() as held:
             report = context.read(draft.data, draft.path.name, "draft", held.now)
@@ -70,6 +71,52 @@ def reject_draft(
         if not drill:
             _write_status(context, draft, report, rejected.told)
     return done
+
+
+def end_draft(
+    context: Context,
+    draft: Draft,
+    ended: payloads.Rejected,
+    *,
+    by: OperatorDecision,
+    kind: str,
+    about: Mapping[str, Any],
+    prepare: Callable[[LockedTrail, Owner | None], None],
+    reading: Reading | None = None,
+) -> Rejected:
+    """End a draft with `ended.reason`, `ended.message` and what else `ended` says; `prepare` puts in place what its
+    requester gets in its stead, after the last check and right before the event, under the same lock. It is called
+    with who asks, as far as that is known.
+
+    Unlike a rejection it needs a draft that an operator could decide on: valid, with an id of its own that is not
+    decided. Raises InvalidInput, Refused (what `refuse_used` gives for one that was decided meanwhile, an invalid
+    signature of `by`), TrailError, Unavailable, OSError.
+    """
+    refuse_placed(draft)
+    with context.trail.locked() as held:
+        report = context.read(draft.data, draft.path.name, "draft", held.now)
+        if report.request is None:
+            first = report.first_error
+            raise InvalidInput(f"{draft.path.name}:{first.line}: {first.rule}: {first.message}; reject it instead")
+        refuse_used(held, report.request)
+        request_id = _own_id(context, held, report, draft)
+        if request_id is None:
+            raise Refused("replayed", f"{draft.path.name}: its request_id is another request's; reject it instead")
+        reserve_result(context.workspace, request_id)
+        actor, signed = by.checked(context, held, kind, about)
+        said = _payload(draft, report, request_id, ended.reason or "", ended.message or "", reading)
+        said = replace(said, words_sha256=ended.words_sha256, part=ended.part, signed=signed)
+        history = held.index.history(request_id)
+        prepare(held, draft.owner if history is None or history.owner is None else history.owner)
+        done = _deliver(context, held, draft, said, request_id, actor)
+    _write_status(context, draft, report, said.told)
+    return done
+
+
+def refuse_placed(draft: Draft) -> None:
+    """Raises Refused for what is listed as a draft and is none."""
+    if draft.placed is not None:
+        raise Refused(draft.placed.kind, f"{draft.path.name}: is a {draft.placed.kind}; no agent sees it")
 
 
 def expire_draft(context: Context, draft: Draft) -> Rejected | None:

@@ -86,7 +86,8 @@ def free_request_id(held: LockedTrail, request_id: str) -> str:
     stem = stem[: limits.REQUEST_ID_CHARS - 8]
     for number in range(2, _MOST):
         candidate = f"{stem}.r{number}"
-        if held.index.history(candidate) is None:
+        # Not its own either: of a draft that no daemon has seen yet the trail knows nothing.
+        if candidate != request_id and held.index.history(candidate) is None:
             return candidate
     raise Unavailable(f"{request_id}: has already been retried {_MOST} times; write a new draft")
 

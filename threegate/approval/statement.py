@@ -40,6 +40,8 @@ ACT_TYPES: Final = frozenset(("threegate-grant/1",)) | frozenset(
         "kill",
         "adopt",
         "reject",
+        "request-changes",
+        "take-part",
         "cancel",
         "drill",
         "agent-hosts",

@@ -1,4 +1,4 @@
-"""The commands: twenty nouns in four panels, with the verbs of the core and those that plugins add below them.
+"""The commands: twenty-one nouns in four panels, with the verbs of the core and those that plugins add below them.
 
 Invariant: a module of commands is imported when its noun is typed, and a plugin's only for a verb that the core does
 not have. A noun that can do nothing here is not listed; if it is typed, the error says which plugin is missing.
@@ -35,6 +35,7 @@ PANELS: Final[Mapping[str, Mapping[str, str]]] = {
         "review": "Walk through all drafts and decide on each.",
         "approve": "Read a request and sign what it still needs.",
         "reject": "Refuse drafts, with a reason for the agent.",
+        "request-changes": "Ask an agent to change a draft, in words of your own.",
         "grant": "Make, list, show and revoke standing grants.",
         "contracts": "Check and test contracts, decide calls, and end sessions.",
     },
@@ -52,7 +53,7 @@ PANELS: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 """By panel, the nouns and what they are for. A noun of the core such as `audit` is in `cli/audit_command.py`: a
-function of this name, whose help begins with the line here, or `app` with its verbs.
+function of this name (`_` for `-`), whose help begins with the line here, or `app` with its verbs.
 """
 _SAYS: Final = {noun: says for nouns in PANELS.values() for noun, says in nouns.items()}
 _Given = typer.Typer | Callable[..., Any]
@@ -147,8 +148,8 @@ class Root(_Group):
             if cmd_name not in self.list_commands(ctx) and not ctx.resilient_parsing:
                 refuse_unusable(cmd_name, off_in(_workspace_of(ctx)))
             return _built(typer.Typer(), cmd_name)
-        module = importlib.import_module(f"threegate.cli.{cmd_name}_command")
-        return _built(getattr(module, "app", None) or getattr(module, cmd_name), cmd_name)
+        module = importlib.import_module(_module_of(cmd_name))
+        return _built(getattr(module, "app", None) or getattr(module, cmd_name.replace("-", "_")), cmd_name)
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
         """Write the panels; no module of a command is imported for it."""
@@ -187,7 +188,12 @@ def _workspace_of(ctx: typer.Context) -> str:
 
 
 def _in_core(noun: str) -> bool:
-    return importlib.util.find_spec(f"threegate.cli.{noun}_command") is not None
+    return importlib.util.find_spec(_module_of(noun)) is not None
+
+
+def _module_of(noun: str) -> str:
+    """Where a noun of the core is."""
+    return f"threegate.cli.{noun.replace('-', '_')}_command"
 
 
 def _built(given: _Given, name: str) -> TyperCommand | TyperGroup:

@@ -149,6 +149,10 @@ CHANGE_LINK_NAMES: Final = 64
 """Names by which links lead to one file; one with more counts as running later."""
 CHANGE_LINK_WALK: Final = 200_000
 """Names of a project that are looked at for links to what changes; of a larger one the screen says so."""
+CHANGE_WORDS_BYTES: Final = 16 * KIB
+"""Of what a person says when asking for changes: all words and paths together, as they are sent."""
+PART_NAMED_CHARS: Final = 4 * KIB
+"""Of the paths that the trail names when a part of a change is taken; those beyond are counted."""
 CHANGE_ODD_SHARE: Final = 10
 """A file in which more than one character in so many is a control or is not UTF-8 is not shown as text."""
 DIFF_CELLS: Final = 1 << 25

@@ -52,7 +52,7 @@ from threegate.review.fitness import (
 )
 from threegate.runners.backend import RunNeed
 from threegate.trail.index import KnownRun
-from threegate.trail.payloads import Observed, Validated
+from threegate.trail.payloads import Observed, Rejected, Validated
 from threegate.trail.payloads.payload import Owner, owner_fields
 from threegate.trail.trail import LockedTrail, Trail
 
@@ -431,6 +431,13 @@ class Inbox:
             # An operator may have decided between the reading and this lock.
             if held.index.id_used(report.request.request_id) and not _is_there(path, facts):
                 return None  # decided since it was read: its status is the decision's
+            ended = Rejected.of(history.end) if history is not None else None
+            if ended is not None and history is not None and (ended.files or {}).get("") == report.sha256:
+                # The very draft that was decided on, as a crash may leave it: its status is the decision's here too.
+                asker = owner if from_inbox else history.owner
+                decided = _verdict(path.name, report.sha256, report.request_id, "refused", ended.told, [])
+                if asker == history.owner:
+                    return _Owed(path, facts, decided, None, asker, held.index.run(asker), again=True)
             findings += trail_findings(self.workspace, held.index, report.request, owner=owner)
             fixes += workspace_fixes(report.request, held.index, owner=owner)
             if exposure is not None and history is not None:  # only the trail knows which draft has a proposal

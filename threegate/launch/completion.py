@@ -355,8 +355,28 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
         # Nothing is ever replaced.
         if source != target and not target.exists():
             moves.relocate(source, target)
+    elif isinstance(ended, payloads.Rejected):
+        _complete_rejection(workspace, ended, requester_folders)
     said = ended.told if isinstance(ended, payloads.Rejected) else facts.status
     write_status(requester_folders, str(history.file), _state(ended), said)
+
+
+def _complete_rejection(workspace: Workspace, ended: payloads.Rejected, requester_folders: RequesterFolders) -> None:
+    """Put the copy of an ended draft into refused/ if a crash came before it. Its bytes are those of the draft, which
+    is only taken away after that. Raises OSError for refused/, never for the requester's folder.
+    """
+    name = str(ended.file)
+    folder = workspace.drafts if ended.from_ == workspace.drafts.name else requester_folders.inbox
+    try:
+        with workspace.hold(folder) as drafts:
+            data, _ = drafts.read(name, max_bytes=limits.REQUEST_BYTES)
+    except OSError:
+        return
+    # What the requester has put there since is not what the event names.
+    if canonical.sha256_hex(data) == (ended.files or {}).get(""):
+        durable.deliver(workspace.refused / name, data)
+        with suppress(OSError), workspace.hold(folder) as drafts:
+            drafts.unlink(name)
 
 
 def _requester_folders(workspace: Workspace, history: RequestHistory | None) -> RequesterFolders:

@@ -156,11 +156,12 @@ def _workdir(node: YamlNode, bounds: Bounds) -> str:
     return path
 
 
-_ID: Final = _matching(
-    "TG132",
+_OF_AN_ID: Final = (
     "[A-Za-z0-9][A-Za-z0-9._-]{2,127}",
     "must be 3 to 128 of A-Z a-z 0-9 . _ - and start with a letter or digit",
 )
+_ID: Final = _matching("TG132", *_OF_AN_ID)
+_DERIVED: Final = _matching("TG178", *_OF_AN_ID)
 _PROJECT: Final = _matching(
     "TG171",
     "[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
@@ -229,6 +230,12 @@ _TABLE: Final = (
         _word("TG177", *CHOICES)[0],
         {"anyOf": [_NULL, {"enum": ["", *CHOICES]}]},
         "what the change becomes, if whoever approves chose it; written by threegate approve",
+        versions="2",
+    ),
+    Key(
+        "derived_from",
+        *_DERIVED,
+        "the id of the request of whose change this is a part; written by threegate project take",
         versions="2",
     ),
     Key("server", *_SERVER, "the name of the server whose tool is called", versions="2"),

@@ -85,6 +85,9 @@ OTHERS: Final[dict[str, str]] = {
     "input_unfit": "an archive is not a plain tar of files and folders, or not a change set that may be "
     "applied: ask for another one",
     "rejected": "the operator rejected it, with a reason",
+    "changes_requested": "the operator asked for changes: the words are for the requester alone",
+    "superseded": "a part of its change was taken as a draft of its own: `threegate show ID` names it",
+    "part_unknown": "the draft names a change that it is a part of, and the trail does not say so: reject it",
     "drill": "it is a drill: it is never signed, and no agent sees it",
     "drill_over": "it was a drill and has ended: `threegate audit stats`",
     "draft_expired": "nobody decided on the draft within `approval.draft_ttl`: ask again with `threegate draft "

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from threegate.contracts.reasons import PASSING
 from threegate.contracts.state import Decision
@@ -48,6 +48,18 @@ from threegate.trail.trail import LockedTrail
 
 DRAFT_EXPIRED = "draft_expired"
 """Why a draft was refused that no operator decided on within `approval.draft_ttl`."""
+CHANGES_REQUESTED = "changes_requested"
+"""Why a draft was ended for which an operator asked for changes."""
+SUPERSEDED = "superseded"
+"""Why a draft was ended of which an operator took a part as a draft of its own."""
+_DECIDED: Final = {
+    DRAFT_EXPIRED: (
+        "no operator decided on it within approval.draft_ttl; draft it again: threegate draft --again {id}"
+    ),
+    CHANGES_REQUESTED: "changes were asked for; wait for the next draft, or: threegate draft --again {id}",
+    SUPERSEDED: "a part of it was taken as a draft of its own; read that: threegate approve {part}",
+}
+"""What to do about a draft that ended so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,11 +377,11 @@ def refuse_used(held: LockedTrail, request: Request) -> None:
     if held.index.id_used(request.request_id):
         history = held.index.history(request.request_id)
         ended = Rejected.of(history.end) if history is not None else None
-        if ended is not None and ended.reason == DRAFT_EXPIRED:
+        if ended is not None and ended.reason in _DECIDED:
+            part = ended.part.request_id if ended.part is not None else None
             raise Refused(
-                DRAFT_EXPIRED,
-                f"{request.file_name}: no operator decided on it within approval.draft_ttl; draft it again: "
-                f"threegate draft --again {request.request_id}",
+                ended.reason,
+                f"{request.file_name}: {_DECIDED[ended.reason].format(id=request.request_id, part=part)}",
             )
         raise Refused(
             "replayed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -311,11 +312,66 @@ def after_undo(place: Place) -> list[str]:
     return wrong
 
 
+def prepare_part(place: Place) -> None:
+    """A change set of several paths waits."""
+    fork_appliers()
+    project = changed_project(place)
+    put_back(project, OLD_TREE)
+    found = made(project, build(place.base / "part-work", NEW_TREE))
+    set_values(place.workspace.settings_file, {"project.root": str(project)})
+    place.ids["change"] = rid = request_id("change")
+    draft = draft_change_set(
+        found, project="default", request_id=rid, requested_by="core", purpose="A change.", justification="A test.",
+        now=datetime.now(UTC).replace(microsecond=0), settings=RequestSettings(),
+    )  # fmt: skip
+    (place.workspace.files / hashlib.sha256(found.data).hexdigest()).write_bytes(found.data)
+    (place.workspace.inbox / f"{rid}.md").write_bytes(draft.data)
+    place.save()
+
+
+def take_part(place: Place) -> int:
+    put_back(changed_project(place), OLD_TREE)
+    draft = place.workspace.inbox / f"{place.ids['change']}.md"
+    return place.command("project", "take", str(draft), "a", "--as", "operator", "--key", str(place.key))
+
+
+def after_part(place: Place) -> list[str]:
+    """The whole waits, or a part of it does: never both, never neither; what a crash left over is never approved."""
+    wrong = recovered(place)
+    said = announced(place, "rejected", "change")
+    inbox = place.workspace.inbox
+    parts = sorted(inbox.glob("TR-*-part*.md"))
+    whole = inbox / f"{place.ids['change']}.md"
+
+    def approved(path: Path) -> bool:
+        return forked(lambda: place.signed("approve", str(path))) == 0
+
+    if not whole.exists() and not said:
+        wrong.append("the whole is gone, and nothing says so")
+    if said and len(parts) != 1:
+        wrong.append(f"the trail says that a part was taken, and there are {len(parts)}")
+    if not said and any(map(approved, parts)):
+        wrong.append("a part was approved while the whole was waiting")
+    if not said and forked(lambda: take_part(place)) != 0:
+        wrong.append(f"the part cannot be taken again: {last_words()}")
+    if whole.exists() and approved(whole):
+        wrong.append("the whole was approved after a part of it was taken")
+    if [approved(path) for path in sorted(inbox.glob("TR-*-part*.md"))].count(True) != 1:
+        wrong.append("not exactly one part was approved")
+    wrong += recovered(place)
+    expected = tree_of(build(place.base / "tree-part", {**OLD_TREE, "a": "new"}))
+    shutil.rmtree(place.base / "tree-part")
+    if tree_of(changed_project(place)) != expected:
+        wrong.append("the project has something else than the part")
+    return wrong + [f"verify: {item}" for item in verify_workspace(place.workspace).problems]
+
+
 SCENARIOS = {
     "change": Scenario(prepare_change, change_project, after_change, floor=(132, 300), faults=10, by_inode=True),
     "change_unset": Scenario(prepare_change, change_project, after_unset, floor=(132, 300), by_inode=True),
     "undo": Scenario(prepare_undo, undo, after_undo, floor=(20, 30), by_inode=True),
     "branch": Scenario(prepare_branch, deliver_branch, after_branch, floor=(125, 300), by_inode=True),
     "branch_undo": Scenario(prepare_branch_undo, undo_branch, after_branch_undo, floor=(20, 34), by_inode=True),
+    "part": Scenario(prepare_part, take_part, after_part, floor=(45, 90), faults=5, by_inode=True),
     "commits": Scenario(prepare_commits, deliver_branch, after_commits, floor=(125, 300), by_inode=True),
 }

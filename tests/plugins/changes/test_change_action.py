@@ -29,7 +29,7 @@ def test_it_has_no_values_no_text_and_no_python() -> None:
 
 
 def test_by_what_it_is_compared() -> None:
-    assert list(CHANGE.parts()) == ["project", "changes"]
+    assert list(CHANGE.parts()) == ["project", "changes", "derived_from"]
 
 
 def test_another_path_and_an_open_part_change_nothing_in_it() -> None:

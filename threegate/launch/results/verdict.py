@@ -82,6 +82,11 @@ def verdict_path(requester_folders: RequesterFolders, file_name: str) -> Path:
     return requester_folders.verdicts / f"{plain}.json"
 
 
+def words_path(requester_folders: RequesterFolders, sha256: str) -> Path:
+    """The path of the words with which changes were asked for; the reason in the verdict begins with its name."""
+    return requester_folders.verdicts / f"words-{sha256}.md"
+
+
 def write_verdict(requester_folders: RequesterFolders, verdict: Verdict) -> bool:
     """Write the verdict where it says something new; returns whether it did. Raises OSError."""
     try:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
-from threegate.core.screen_parts import Fact, Field, Item, Note, Quote
+from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Note, Quote
 from threegate.request.action import NO_CODE, Action, ActionText, Category, Risk
 from threegate.request.exposure import Exposure, Input
 
@@ -87,6 +87,27 @@ class JobBranch:
 
 
 @dataclass(frozen=True, slots=True)
+class JobPart:
+    """Which part of a larger change this is, as the trail says: a person took some of its paths and left others."""
+
+    root: str
+    """Id of the request whose words describe all of the change."""
+    paths: int
+    of: int
+    left_out: tuple[str, ...]
+    """The first of the paths that are not in it."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the Job has it."""
+        return {"root": self.root, "paths": self.paths, "of": self.of, "left_out": list(self.left_out)}
+
+    @property
+    def unnamed(self) -> int:
+        """How many paths were left out besides."""
+        return self.of - self.paths - len(self.left_out)
+
+
+@dataclass(frozen=True, slots=True)
 class JobChange:
     """What an apply request does to which project, as computed from the bytes of its change set."""
 
@@ -103,6 +124,8 @@ class JobChange:
     """Paths whose new text has characters that cannot be seen, or names another encoding (request/shown_whole.py)."""
     branch: JobBranch | None = None
     """None where it is delivered as files."""
+    part: JobPart | None = None
+    """None where it is all that was proposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +145,8 @@ class ProjectChange(Action):
     project: str
     """The registered name of the project."""
     changes: Changes
+    derived_from: str = ""
+    """Id of the request of which a person took a part; the trail must say so."""
 
     def names(self) -> Iterator[Item]:
         yield Field("project", self.project)
@@ -131,7 +156,8 @@ class ProjectChange(Action):
         return f"changes the project {self.project}"
 
     def keys(self) -> Mapping[str, str]:
-        return {"project": self.project}
+        derived = {"derived_from": self.derived_from} if self.derived_from else {}
+        return {"project": self.project, **derived}
 
     def without_open(self) -> ProjectChange:
         return self
@@ -173,10 +199,10 @@ class ProjectChange(Action):
 
     def bound(self, change: JobChange) -> BoundChange:
         """The same as the bytes of the change set and its project have it."""
-        return BoundChange(self.project, self.changes, change)
+        return BoundChange(self.project, self.changes, self.derived_from, change=change)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BoundChange(ProjectChange):
     """What the bytes of the change set do to which project."""
 
@@ -209,7 +235,8 @@ class BoundChange(ProjectChange):
         names = ("sha256", "paths", "deletions", "run_later", "unseen", "hidden")
         change = {"project": self.change.project.to_json(), **{name: getattr(self.change, name) for name in names}}
         branch = {} if self.change.branch is None else {"branch": self.change.branch.to_json()}
-        return {**ProjectChange.meaning(self), "change": {**change, **branch}}
+        part = {} if self.change.part is None else {"part": self.change.part.to_json()}
+        return {**ProjectChange.meaning(self), "change": {**change, **branch, **part}}
 
     def why_other(self) -> tuple[str, str]:
         """Bytes and policy are the signed ones: what is left is the project's entry and its repository."""
@@ -241,8 +268,19 @@ def change_facts(change: JobChange) -> Iterator[Item]:
     )
     said = "".join(f"; {count} {what}" for count, what in counted if count)
     yield Fact("changes", f"{change.paths} {'path' if change.paths == 1 else 'paths'}{said}")
+    if change.part is not None:
+        yield from _part_facts(change.part)
     if change.branch is not None:
         yield from _branch_facts(change.branch)
+
+
+def _part_facts(part: JobPart) -> Iterator[Item]:
+    """Which part of what was proposed it is."""
+    yield Fact("part", f"{part.paths} of {part.of} paths; the request's words, below, describe all {part.of}")
+    yield Field("derived from", part.root)
+    yield Field("left out", "\n".join(part.left_out), LIMIT)
+    if part.unnamed:
+        yield Fact("", f"and {part.unnamed} more")
 
 
 def _branch_facts(branch: JobBranch) -> Iterator[Item]:

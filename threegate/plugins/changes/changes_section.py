@@ -47,7 +47,9 @@ def read_change(
 ) -> ProjectChange | None:
     """The change; None where the section or the project's name is not well-formed."""
     changes = read_changes(parts["Changes"], findings) if "Changes" in parts else None
-    return None if changes is None or "project" not in values else ProjectChange(values["project"], changes)
+    if changes is None or "project" not in values:
+        return None
+    return ProjectChange(values["project"], changes, values.get("derived_from", ""))
 
 
 def read_changes(section: BodySection, findings: Findings) -> Changes | None:

@@ -19,6 +19,7 @@ from threegate.cli.invocation import (
     warn,
     workspace_here,
 )
+from threegate.cli.signing_options import KeyOption, NameOption, decision_here
 from threegate.cli.tab_completion import offer
 from threegate.core.errors import InvalidInput, Refused
 from threegate.core.workspace import Workspace
@@ -26,6 +27,7 @@ from threegate.plugins.changes.action import Deliver
 from threegate.plugins.changes.projects import find_project, project_names, read_projects
 from threegate.plugins.changes.redraft import redraft as draft_again
 from threegate.plugins.changes.registered_projects import add_project, project_remarks, remove_project, typed_path
+from threegate.plugins.changes.take_part import take_part
 from threegate.plugins.changes.undo_command import undo
 from threegate.review.named_request import find_draft
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
@@ -153,4 +155,52 @@ def redraft(
         say(f"      merged with the project: {path}")
     for path, why in done.left_out.items():
         say(f"      left out: {path}: {why}")
+    say(f"next  threegate approve {shlex.quote(str(done.path))}", copied=True)
+
+
+@app.command()
+def take(
+    which: Annotated[str, argument("ID|FILE", "A waiting draft.", tab_completion.drafts)],
+    paths: Annotated[list[str] | None, argument("PATH", "The paths to take; a folder stands for all in it.")] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option("--without", metavar="PATH", help="Take all paths but this one; may be given several times."),
+    ] = None,
+    name: NameOption = "",
+    key: KeyOption = None,
+    json_: JsonFlag = False,
+) -> None:
+    """Take some files of a change set and leave the others with the agent.
+
+    The paths become a draft of their own, which you read and approve like any other; the old draft ends as superseded.
+    What cannot be split, such as both halves of a rename, goes together.
+
+    Examples: threegate project take TR-20261123-140501Z-changes-9be8da src/app.py tests
+              threegate project take TR-20261123-140501Z-changes-9be8da --without Makefile
+    """
+    context = context_here()
+    draft = read_draft(context.workspace, find_draft(context.workspace, which, trail=context.trail))
+    with open_reviewed_draft(context, draft, compared=False) as reviewed:
+        done = take_part(
+            context,
+            reviewed,
+            only=paths or (),
+            without=without or (),
+            decided=lambda kind, about: decision_here(context, kind, about, name, key),
+        )
+    if wants_json(json_):
+        emit_json(
+            {
+                "file": str(done.path),
+                "request_id": done.request_id,
+                "of": done.of,
+                "taken": list(done.taken),
+                "left_out": list(done.left_out),
+            }
+        )
+        return
+    total = len(done.taken) + len(done.left_out)
+    say(f"draft {done.path} ({done.request_id}, {len(done.taken)} of {total} paths of {done.of})")
+    for path in done.left_out:
+        say(f"      left out: {path}")
     say(f"next  threegate approve {shlex.quote(str(done.path))}", copied=True)

@@ -72,7 +72,7 @@ def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
     data = _merged(merging, reviewed, change)
     if not merging.moved:
         raise InvalidInput(f"{name}: the project has not changed since; approve the draft itself")
-    request = _request(context, reviewed.request, merging, data, requester_folders.inbox)
+    request = _request(context, reviewed.request, change, merging, data, requester_folders.inbox)
     with context.workspace.hold(requester_folders.files) as files:
         files.deliver_content(data)
     with context.workspace.hold(requester_folders.inbox) as inbox:
@@ -194,7 +194,9 @@ def _content(merging: _Merging, change: ChangeSet, stream: BinaryIO, row: Row) -
     return change.read(stream, row.path) if found is None else found
 
 
-def _request(context: Context, old: Request, merging: _Merging, data: bytes, inbox: Path) -> Request:
+def _request(
+    context: Context, old: Request, change: RequestedChange, merging: _Merging, data: bytes, inbox: Path
+) -> Request:
     """The new draft, read by gate 1; without the paths if it refuses the words in one. Raises InvalidInput."""
     now = datetime.now(UTC).replace(microsecond=0)
     with context.trail.locked() as held:
@@ -207,6 +209,9 @@ def _request(context: Context, old: Request, merging: _Merging, data: bytes, inb
     )
     left_out = [f"left out: {path}: {why}"[: limits.LIST_TEXT_CHARS] for path, why in merging.left_out.items()]
     before = [line for line in old.constraints if not line.startswith(_AGAIN)]
+    part = change.job.part
+    if part is not None:  # what is merged is another change than the one that was taken, and only says so
+        before.append(f"part: {part.paths} of {part.of} paths of {part.root} were taken; the words describe all")
     for named in (True, False):
         if named:
             lines = left_out[: limits.CHANGE_CONFLICTS_NAMED]
@@ -221,7 +226,9 @@ def _request(context: Context, old: Request, merging: _Merging, data: bytes, inb
             created_utc=now,
             inputs=(InputFile(ARCHIVE, sha256_hex(data)),),
             constraints=(*before, told, *lines),
-            action=old.action.changed(changes=said_changes(merging.rows, table_digest(merging.rows), named=named)),
+            action=old.action.changed(
+                changes=said_changes(merging.rows, table_digest(merging.rows), named=named), derived_from=""
+            ),
         )
         report = context.read(render_request(fresh), name, "draft", now)
         if report.request is not None:

@@ -2,8 +2,8 @@
 registered project.
 
 Invariant: an apply request whose change set was not read completely has no Job; every error is a refusal with
-a code (`input_unfit`, `project_unknown`, `project_changed`). A branch names the run that owns the draft, which no text
-of the draft decides; its tree is computed from the verified bytes and HEAD.
+a code (`input_unfit`, `project_unknown`, `project_changed`, `part_unknown`). A branch names the run that owns the
+draft, which no text of the draft decides; its tree is computed from the verified bytes and HEAD.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from threegate.plugins.changes.projects import find_project, groups_of, hold_pro
 from threegate.plugins.changes.protected_paths import ProtectedPaths
 from threegate.plugins.changes.section import AgentsSettings
 from threegate.plugins.changes.table import ChangeSetError
+from threegate.plugins.changes.taken_parts import job_part
 from threegate.plugins.changes.trees import HeldTree
 from threegate.request.backend import Binding, Bound
 from threegate.request.model import CHOICES, Delivery, Request
@@ -66,7 +67,7 @@ class RequestedChange(Bound):
 def change_of(name: str, bound: Bound) -> RequestedChange:
     """What is known of the draft of this name, which must change a project. Raises InvalidInput."""
     if not isinstance(bound, RequestedChange):
-        raise InvalidInput(f"{name} changes no project, so there is nothing to merge")
+        raise InvalidInput(f"{name} changes no project: nothing of it can be merged or taken in part")
     return bound
 
 
@@ -88,6 +89,10 @@ def requested_change(binding: Binding) -> RequestedChange:
         paths = tuple(changed_paths(change, stream))
         commits, unfit = _commits(request, way, open_input, settings.section(AgentsSettings).protected), None
         job = job_change((*paths, *(path for _, some in commits for path in some)), change, place)
+        if asked.derived_from:
+            with binding.trail.locked() as held:
+                part = job_part(held.index, request.request_id, asked.derived_from, change.sha256, binding.owner)
+            job = replace(job, part=part)
         if place.deliver == "branch":
             try:
                 if way == "commits" and not commits:

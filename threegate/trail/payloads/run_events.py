@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from threegate.trail.payloads.payload import (
     Fields,
@@ -289,8 +289,28 @@ class Refused(End):
 
 
 @frozen_fields
+class TakenPart(Fields):
+    """A draft that took the place of another: some paths of its change, and none besides."""
+
+    request_id: str | None = None
+    file: str | None = None
+    """Its file name."""
+    sha256: str | None = None
+    """Digest of its change set."""
+    root: str | None = None
+    """Id of the request whose words describe all of the change: the other one, or what that was taken of itself."""
+    paths: int | None = None
+    of: int | None = None
+    """How many paths the change of `root` has."""
+    left_out: tuple[str, ...] | None = None
+    """The first of the paths that are not in it, with %XX for what is not printable ASCII."""
+
+
+@frozen_fields
 class Rejected(End):
-    """An operator rejected a draft, or it was not decided on in time (``draft_expired``)."""
+    """An operator rejected a draft, asked for changes (``changes_requested``) or took a part of it (``superseded``), or
+    it was not decided on in time (``draft_expired``).
+    """
 
     kind = "rejected"
     status_without_run = "refused"
@@ -302,16 +322,28 @@ class Rejected(End):
     """The id in the draft, when it is another request's."""
     read_seconds: int | None = None
     read_whole: bool | None = None
+    words_sha256: str | None = None
+    """Digest of the words with which changes were asked for; the words are the requester's alone."""
+    part: TakenPart | None = nested(default=None, read=TakenPart.read)
+    """The draft that took its place."""
     signed: Signature | None = nested(default=None, read=Signature.read)
 
     @property
     def told(self) -> str:
         """The reason as the agent's status says it."""
-        return f"rejected: {self.message}" if self.reason == "rejected" else str(self.reason)
+        return str(self.reason) if self.reason == "draft_expired" else f"{self.reason}: {self.message}"
 
     def sentence(self) -> str:
-        verb = "refused the draft" if self.reason == "draft_expired" else "rejected"
+        verb = _REJECTIONS.get(self.reason or "", "rejected")
         return f"{verb}{named(self.file)}{self._because()}"
+
+
+_REJECTIONS: Final = {
+    "changes_requested": "asked for changes of the draft",
+    "draft_expired": "refused the draft",
+    "superseded": "took a part of the draft",
+}
+"""What an end for another reason than a plain no is called."""
 
 
 @frozen_fields

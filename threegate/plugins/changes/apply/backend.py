@@ -29,7 +29,7 @@ class Apply(RunningBackend):
     closely = ("Changes",)
     version = "2"
     keys = ("project",)
-    optional = ("deliver",)
+    optional = ("deliver", "derived_from")
     lists: ClassVar[Mapping[str, Any]] = {"inputs": {"minItems": 1, "maxItems": 2}}
     no_outputs = "TG243", "a change of a project leaves no files in /out; write none"
     overhead_mb = 64
@@ -48,12 +48,13 @@ class Apply(RunningBackend):
         return requested_change(binding)
 
     def problem(self, workspace: Workspace, index: TrailIndex, action: Action) -> tuple[str, str] | None:
-        """Its project is not registered, or is another folder now."""
+        """Its project is not registered, or is another folder now; or nobody took this part of what it names."""
         from threegate.plugins.changes.action import ProjectChange
         from threegate.plugins.changes.projects import project_problem
+        from threegate.plugins.changes.taken_parts import part_problem
 
         assert isinstance(action, ProjectChange)
-        return project_problem(workspace, action.project)
+        return project_problem(workspace, action.project) or part_problem(index, action)
 
     def input_items(self, bound: Bound, inputs: Sequence[Opened]) -> Mapping[str, tuple[Item, ...]]:
         from threegate.plugins.changes.change_screen import change_items, commit_items

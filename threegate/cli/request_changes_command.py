@@ -1,0 +1,73 @@
+"""`threegate request-changes`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Annotated
+
+import typer
+
+from threegate.acts.request_changes import (
+    REQUEST_CHANGES,
+    Remark,
+    change_words,
+    request_changes_about,
+)
+from threegate.acts.request_changes import request_changes as ask_for
+from threegate.cli import tab_completion
+from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    context_here,
+    emit_json,
+    say,
+    wants_json,
+    warn,
+)
+from threegate.cli.signing_options import KeyOption, NameOption, actor_here, decision_here
+from threegate.core import limits
+from threegate.review.named_request import find_draft
+from threegate.review.reviewed_draft import read_draft
+
+
+def request_changes(
+    which: Annotated[str, argument("ID|FILE", "A draft: its id, file or slug.", tab_completion.drafts)],
+    words: Annotated[str, typer.Option("--words", metavar="TEXT", help="What to change; - reads standard input.")] = "",
+    at: Annotated[
+        str, typer.Option("--at", metavar="PATH[:LINE]", help="The path, or the line in it, that the words are about.")
+    ] = "",
+    name: NameOption = "",
+    key: KeyOption = None,
+    json_: JsonFlag = False,
+) -> None:
+    """End a draft and give its agent your words about what to change.
+
+    The words go to the run that asked and to nobody else, with secrets masked; the trail has their digest. Nothing of
+    the draft is quoted. The act is signed if your key needs no passphrase; the words are not.
+
+    Example: threegate request-changes TR-20261122-101500Z-fix --at src/app.py:12 --words 'Keep the old timeout.'
+    """
+    context = context_here()
+    draft = read_draft(context.workspace, find_draft(context.workspace, which, trail=context.trail))
+    remark = _remark(words, at)
+    said = change_words([remark], actor_here(context, name, key))
+    by = decision_here(context, REQUEST_CHANGES, request_changes_about(draft, said), name, key)
+    done = ask_for(context, draft, words=said, by=by)
+    if wants_json(json_):
+        row = {"file": str(done.path), "request_id": done.request_id, "draft_removed": done.draft_removed}
+        emit_json({**row, "words_sha256": said.sha256})
+        return
+    say(f"changes requested: {done.request_id}")
+    if not done.draft_removed:
+        warn("the draft's file changed after it was read, so it was not moved")
+
+
+def _remark(words: str, at: str) -> Remark:
+    """The remark of the options."""
+    if words == "-":
+        # One byte more than is taken, so that longer words are refused and not cut.
+        data = sys.stdin.buffer.read(limits.CHANGE_WORDS_BYTES + 1)
+        words = data.decode("utf-8", "replace")
+    path, _, line = at.rpartition(":")
+    return Remark(words, path, int(line)) if path and re.fullmatch("[0-9]{1,9}", line) else Remark(words, at)
