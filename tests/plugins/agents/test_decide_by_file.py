@@ -100,6 +100,7 @@ def test_the_call_of_which_a_part_was_taken_says_so_and_the_copy_keeps_the_rest(
     working.place.run("audit", "verify", expect=0)
 
 
+@pytest.mark.slow
 def test_a_part_of_a_part_is_a_part_of_the_whole(working: Working) -> None:
     working.edit("2\n", "a.txt", "b.txt", "c.txt")
     asked = working.propose()
@@ -115,6 +116,7 @@ def test_a_part_of_a_part_is_a_part_of_the_whole(working: Working) -> None:
     assert (working.project / "a.txt").read_text() == "2\n" and (working.project / "c.txt").read_text() == "1\n"
 
 
+@pytest.mark.slow
 def test_a_part_that_is_rejected_or_withdrawn_ends_the_call(working: Working) -> None:
     working.edit("2\n", "a.txt", "b.txt")
     asked = working.propose()

@@ -95,6 +95,14 @@ NOT_RUN = {
     "threegate project remove web": "the same",
     "threegate project survey DIR": "needs a project: tests/plugins/agents/test_what_agents_see.py",
     "threegate project undo REQUEST_ID": "the same",
+    "threegate project take ID src/app.py tests": (
+        "needs a change set: tests/plugins/changes/adversarial/test_a_part_and_the_whole.py"
+    ),
+    "threegate project take ID --without Makefile": "the same",
+    "threegate request-changes ID --at src/app.py:12 --words 'Keep the old timeout.'": (
+        "ends a draft: tests/acts/test_request_changes.py"
+    ),
+    "threegate request-changes ID --words - < review.txt": "the same",
     "threegate project redraft ID": "needs a project that moved on: tests/plugins/agents/test_redraft.py",
     "threegate init ws && cd ws": "tests/whole/docs/test_readme.py types the page from top to bottom",
     "threegate draft --backend monty --code /tmp/sum.py --input /tmp/numbers.json \\": "the same",

@@ -201,6 +201,7 @@ def test_a_file_of_the_project_that_moved_on_matters_if_it_is_taken(parted: Part
     assert parted.change.content() == {"a": b"2", "b": b"theirs", "c": b"2"}
 
 
+@pytest.mark.slow
 def test_a_part_is_drafted_again_as_a_part_and_merged_as_what_it_is(parted: Parted) -> None:
     parted.take("a", "b")
     (part,) = parted.parts()
