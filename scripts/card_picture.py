@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from scripts.type_tour import ROOT, tour
 
 PICTURE = ROOT / "docs" / "review-card.svg"
-SIZE = (80, 39)
+SIZE = (80, 42)
 """Columns and rows of the terminal: the whole card fits."""
 _SECONDS = 30.0
 _DIFFERS = re.compile(r"\d{4}-\d\d-\d\dT[\d:]{8}Z|\d{8}-\d{6}Z|\d{14}-[0-9a-f]{8}|(?<=   )[a-z]+: .*(?=   trail:)")
