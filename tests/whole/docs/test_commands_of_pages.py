@@ -33,6 +33,10 @@ MADE = {"cli.md", "rules.md", "codes.md", "settings.md"}
 _PROGRAMS = r"(?:sudo |\.venv/bin/)?(?:threegate|ssh-keygen|make|pipx?|curl|systemctl|apt-get|git|scripts/\w+)"
 
 NOT_RUN = {
+    'threegate grant new TR-20261122-101500Z-turnover --widen \'vars.month one_of ["2026-10", "2026-11"]\''
+    " --widen 'vars.most gte 10 lte 43' --max-uses 12 --expires 21d": (
+        "what a suggestion ends with: tests/plugins/grants/test_grant_suggest.py runs such a line"
+    ),
     "threegate settings images --rootfs ~/threegate-root": "downloads: tests/setup/test_root_folder.py does it",
     "threegate serve passkeys --make-ca": (
         "needs a host name: tests/plugins/page/test_passkey_in_a_browser.py types these three"
@@ -306,6 +310,7 @@ RUN = {
     " --max-uses 30 --expires 30d": (
         f"threegate grant new {{first}} --widen 'inputs.data.csv gte 0 lte 1048576' --max-uses 30 --expires 30d {AS}"
     ),
+    "threegate grant suggest": "",
     "threegate grant list": "",
     "threegate grant show ID": "threegate grant show {grant}",
     "threegate grant revoke ID": "threegate grant revoke {grant}",
