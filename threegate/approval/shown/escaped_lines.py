@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from threegate.core.file_diff import CONTEXT, Fold, Mark, TextChange
@@ -49,8 +49,18 @@ class DiffRow(CodeLine):
     """
 
     mark: str
+    numbers: tuple[int, int]
+    """Of the line, before and after; 0 where it is not. The rows of one long line have the same."""
     said: tuple[str, ...] = ()
     """What a person must not miss of the line, in our words. Its row begins with an exclamation mark."""
+
+
+class FoldRow(str):
+    """A line that counts equal lines of a file which are not shown."""
+
+
+FileLines = Callable[[FileDiff, list[str]], list[str]]
+"""A file and the lines of its head → the lines of all of it."""
 
 
 class Title(str):
@@ -171,13 +181,14 @@ def diff_lines(
     lines: list[str] = []
     for row in text.rows(context):
         if isinstance(row, Fold):
-            lines.append(f"  > {row.lines} equal lines")
+            lines.append(FoldRow(f"  > {row.lines} equal lines"))
             continue
         label = f"{row.old or '':>{size}} {row.new or '':>{size}}"
         said = marked.get((row.mark == "-", row.old if row.mark == "-" else row.new), ())
         for piece in wrapped(_visible(row.text), width - 2 * size - 6 - len(GUTTER)):
             line = DiffRow(f"{'!' if said else ' '} {label} {row.mark} {GUTTER}{piece}")
             line.start, line.mark, line.said = len(line) - len(piece), row.mark, said
+            line.numbers = (row.old, row.new)
             lines.append(line)
             label, said = " " * len(label), ()
         if not row.ends:
@@ -233,8 +244,12 @@ def _highlighted(code: str) -> str:
     return text.removesuffix("\n")
 
 
-def render_sections(sections: Iterable[Section], *, width: int = WIDTH, full: bool = False) -> list[str]:
-    """Parts as lines, in order; what is left out is named below the first heading."""
+def render_sections(
+    sections: Iterable[Section], *, width: int = WIDTH, full: bool = False, files: FileLines | None = None
+) -> list[str]:
+    """Parts as lines, in order; what is left out is named below the first heading. `files` puts the lines of a file
+    below its head in another way.
+    """
     first: list[str] = []
     rest: list[str] = []
     cuts: list[str] = []
@@ -245,7 +260,7 @@ def render_sections(sections: Iterable[Section], *, width: int = WIDTH, full: bo
         titles = [Title(line) for line in own(f"== {section.title}", width=width, indent=0)]
         (rest if first else first).extend(("", *titles))
         for item in section.items:
-            lines = _item(item, width, full)
+            lines = _item(item, width, full, files)
             cuts += [f"{line.left} lines of {_called(item)}" for line in lines if isinstance(line, Cut)]
             rest += lines
     if cuts:
@@ -257,7 +272,7 @@ def _called(item: Item) -> str:
     return "a note" if isinstance(item, Note) else item.label
 
 
-def _item(item: Item, width: int, full: bool) -> list[str]:
+def _item(item: Item, width: int, full: bool, files: FileLines | None = None) -> list[str]:
     if isinstance(item, Field):
         return field(item.label, item.value, width=width, limit=None if full else item.most)
     if isinstance(item, Fact):
@@ -272,6 +287,8 @@ def _item(item: Item, width: int, full: bool) -> list[str]:
             lines += own(mark.said, width=width)
         for part in item.about:
             lines += _item(part, width, full)
+        if files is not None:
+            return files(item, lines)
         return lines + (diff_lines(item.text, width=width, marks=item.marks) if item.text is not None else [])
     head = own(item.head, width=width) if item.head else []
     if isinstance(item, Listing):
