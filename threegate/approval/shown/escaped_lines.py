@@ -51,8 +51,20 @@ class DiffRow(CodeLine):
     mark: str
     numbers: tuple[int, int]
     """Of the line, before and after; 0 where it is not. The rows of one long line have the same."""
+    digits: int
+    """Columns of each of the two numbers."""
     said: tuple[str, ...] = ()
     """What a person must not miss of the line, in our words. Its row begins with an exclamation mark."""
+
+
+def with_one_number(row: DiffRow, *, old: bool) -> DiffRow:
+    """The row with only the number before, or after."""
+    at, size = 2, row.digits
+    first, second = row[at : at + size], row[at + size + 1 : at + 2 * size + 1]
+    made = DiffRow(f"{row[:at]}{first if old else second}{row[at + 2 * size + 1 :]}")
+    vars(made).update(vars(row))
+    made.start = row.start - size - 1
+    return made
 
 
 class FoldRow(str):
@@ -188,7 +200,7 @@ def diff_lines(
         for piece in wrapped(_visible(row.text), width - 2 * size - 6 - len(GUTTER)):
             line = DiffRow(f"{'!' if said else ' '} {label} {row.mark} {GUTTER}{piece}")
             line.start, line.mark, line.said = len(line) - len(piece), row.mark, said
-            line.numbers = (row.old, row.new)
+            line.numbers, line.digits = (row.old, row.new), size
             lines.append(line)
             label, said = " " * len(label), ()
         if not row.ends:
