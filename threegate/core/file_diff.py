@@ -6,7 +6,7 @@ them escapes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
@@ -23,6 +23,9 @@ class Piece(NamedTuple):
     new_end: int
 
 
+_NAMED: Final = 8
+"""Lines of one kind that a note names; the others are counted, and each has its sign."""
+
 Span = tuple[int, int]
 """Characters of a line, from the first to before the last."""
 
@@ -36,10 +39,18 @@ class Mark(NamedTuple):
     what: str
     removed: bool = False
 
-    @property
-    def said(self) -> str:
-        """As a note above the lines."""
-        return f"{'old ' * self.removed}line {self.line}: {self.what}" if self.line else self.what
+
+def said_of(marks: Iterable[Mark]) -> Iterator[str]:
+    """The marks as notes above the lines: one for each thing that is marked, with the first of its lines."""
+    found: dict[tuple[str, bool], list[str]] = {}
+    for mark in marks:
+        lines = found.setdefault((mark.what, mark.removed), [])
+        if mark.line:
+            lines.append(f"{mark.line}")
+    for (what, removed), lines in found.items():
+        more = f" and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
+        head = f"{'old ' * removed}line{'s' * (len(lines) > 1)} {', '.join(lines[:_NAMED])}{more}: " if lines else ""
+        yield f"{head}{what}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from threegate.approval.shown.escaped_lines import (
     shown,
 )
 from threegate.approval.shown.time_read import Reader
-from threegate.core.file_diff import Mark, Piece, TextChange
+from threegate.core.file_diff import Mark, Piece, TextChange, said_of
 from threegate.core.screen_parts import Fact, Field, FileDiff, Note, Quote, Section
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -174,3 +174,8 @@ def test_marks_of_a_file_are_above_its_lines_and_beside_the_line() -> None:
     said = [line.said for line in lines if isinstance(line, DiffRow)]
     assert said == [("odd",), (), ("starts a process",), ()] and (item.added, item.removed) == (2, 1)
     assert FileDiff("DELETED", "x").added == FileDiff("DELETED", "x").removed == 0
+
+
+def test_a_note_names_the_first_lines_and_counts_the_others() -> None:
+    marks = [Mark(0, "is a test"), *(Mark(number, "odd") for number in range(1, 12)), Mark(3, "even"), Mark(4, "even")]
+    assert list(said_of(marks)) == ["is a test", "lines 1, 2, 3, 4, 5, 6, 7, 8 and 3 more: odd", "lines 3, 4: even"]

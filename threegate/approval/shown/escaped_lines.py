@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from threegate.core.file_diff import CONTEXT, Fold, Mark, TextChange
+from threegate.core.file_diff import CONTEXT, Fold, Mark, TextChange, said_of
 from threegate.core.printable import escape_of, is_plain, stands_alone
 from threegate.core.screen_parts import Fact, Field, FileDiff, Item, Listing, Note, Section
 
@@ -295,8 +295,8 @@ def _item(item: Item, width: int, full: bool, files: FileLines | None = None) ->
         lines = field(item.label, item.path, width=width, limit=None)
         if item.old_path:
             lines += field("was", item.old_path, width=width, limit=None)
-        for mark in item.marks:
-            lines += own(mark.said, width=width)
+        for note in said_of(item.marks):
+            lines += own(note, width=width)
         for part in item.about:
             lines += _item(part, width, full)
         if files is not None:

@@ -139,14 +139,21 @@ def path_diff(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedP
             old, why = _old_bytes(project, row.path)
         except OSError as error:
             why = f"it cannot be read ({error.strerror or type(error).__name__})"
+    text = text_change(old, change.read(stream, row.path))
+    return PathDiff(text, why and f"the project's file is not shown, only the new one: {why}")
+
+
+def text_change(old: bytes, new: bytes) -> TextChange | None:
+    """How one text becomes another; None if they are the same."""
     before, before_ends = _lines(old)
-    after, after_ends = _lines(change.read(stream, row.path))
+    after, after_ends = _lines(new)
     if before_ends == after_ends:
         pieces = differing(before, after)
     else:  # the last lines are different ones, whatever is on them
         pieces = differing([*before[:-1], *(f"{line}\n" for line in before[-1:])], after)
-    text = TextChange(tuple(before), tuple(after), tuple(pieces), before_ends, after_ends) if pieces else None
-    return PathDiff(text, why and f"the project's file is not shown, only the new one: {why}")
+    if not pieces:
+        return None
+    return TextChange(tuple(before), tuple(after), tuple(pieces), before_ends, after_ends)
 
 
 def _old_bytes(project: Tree, path: str) -> tuple[bytes, str]:

@@ -25,6 +25,7 @@ from threegate.core.screen_parts import Field, FileDiff, Item, Note
 from threegate.plugins.changes.change_facts import ChangedPath, path_diff
 from threegate.plugins.changes.change_tar import ChangeSet
 from threegate.plugins.changes.commit_chain import CarriedCommit
+from threegate.plugins.changes.marks import marks_of
 from threegate.plugins.changes.projects import hold_project
 from threegate.plugins.changes.requested_change import RequestedChange
 from threegate.plugins.changes.run_later import PACKAGES, LinkNames
@@ -167,11 +168,12 @@ def _path(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath)
         about.append(Note("is empty"))
     before, after = ("" if side is None else f"{side.mode} {side.sha256}" for side in (row.before, row.after))
     side = row.after or row.before
+    lines = marks_of(row.path, found.text, runs=item.later is not None) if found.text is not None else ()
     return FileDiff(
         _LABELS[row.change],
         row.path,
         tuple(about),
-        tuple(_whole(project, item)),
+        (*_whole(project, item), *lines),
         found.text,
         before,
         after,

@@ -16,6 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from threegate import __version__
 from threegate.approval.shown.escaped_lines import diff_lines, shown
+from threegate.core.file_diff import said_of
 from threegate.core.screen_parts import FileDiff
 from threegate.review.code_descriptions import description
 
@@ -103,6 +104,7 @@ def _environment() -> Environment:
     environment.filters["foreign"] = foreign
     environment.filters["numbered"] = _numbered
     environment.filters["diff"] = _diff
+    environment.filters["said"] = said_of
     environment.filters["meaning"] = description
     environment.filters["meaning_of_value"] = _meaning_of_value
     environment.globals.update(
