@@ -296,11 +296,11 @@ class RequestsScreen(Screen[None]):
         """Read it completely."""
         self._open(event.line)
 
-    def _open(self, line: Line, deliver: Delivery | None = None, *, told: str = "") -> None:
-        """Read it; `told` is what to say then."""
+    def _open(self, line: Line, deliver: Delivery | None = None, *, told: str = "", itself: bool = False) -> None:
+        """Read it; `told` is what to say then, `itself` whether nobody chose it."""
         self._close("")
         self._line, self._output = line, None
-        self.app.typed_ahead.opened_by_hand()
+        self.app.typed_ahead.opened(itself=itself)
         self.add_class("opened")
         self._pane.begin(line.state, line.shown_file)
         self.say(told or "reading …")
@@ -530,8 +530,7 @@ class RequestsScreen(Screen[None]):
         else:
             there = [line for line in following if line.entry.path.exists()]
             if there:
-                self._open(there[0], told=told)
-                self.app.typed_ahead.opened_itself()
+                self._open(there[0], told=told, itself=True)
             else:
                 self._close(told)
 

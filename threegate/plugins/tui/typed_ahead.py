@@ -27,13 +27,12 @@ class TypedAhead:
         """Whether no key decides yet."""
         return self._waits
 
-    def opened_itself(self) -> None:
-        """Another request takes the place of the one that was decided on."""
-        self._waits, self._quiet_since = True, None
-
-    def opened_by_hand(self) -> None:
-        """Somebody chose the request."""
-        self._waits = False
+    def opened(self, *, itself: bool) -> None:
+        """Another request is open: in the place of one that was decided on, or because somebody chose it. A key that
+        chooses may have been typed ahead as well, so that alone does not end the waiting.
+        """
+        self._waits = self._waits or itself
+        self._quiet_since = None
 
     def painted(self, now: float) -> bool:
         """Lines of the open request were put on the screen; whether these are the first, and `now` begins the quiet."""
