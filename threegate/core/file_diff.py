@@ -1,7 +1,7 @@
 """The change of one file's text, as every screen shows it: numbered lines, what differs, and what is folded.
 
-Invariant: only lines that are equal in both texts are folded. The lines are the file's own, unescaped: whoever shows
-them escapes them.
+Invariant: only lines, and parts of long lines, that are equal in both texts are folded. The lines are the file's own,
+unescaped: whoever shows them escapes them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
+
+from threegate.core import limits
 
 CONTEXT: Final = 3
 """Equal lines that are shown before and behind what differs."""
@@ -64,7 +66,24 @@ class DiffLine:
     ends: bool = True
     """Whether a line end follows; only the last line of a text may have none."""
     changed: tuple[Span, ...] = ()
-    """What of it the lines that it replaces, or that replace it, do not have; nothing where that is all of it."""
+    """What of it the lines that it replaces, or that replace it, do not have; nothing where that is all of it. An
+    empty span is where they have something more.
+    """
+
+    def shown(self) -> tuple[Span, ...]:
+        """What of the line is shown: all of it, or of a long one what changed and what is around that. All else is
+        equal in both texts.
+        """
+        size = len(self.text)
+        if size <= limits.DIFF_LINE_CHARS or (self.mark != " " and not self.changed):
+            return ((0, size),)
+        found: list[Span] = []
+        for start, end in self.changed or ((0, 0),):
+            low, high = max(0, start - limits.DIFF_AROUND_CHARS), min(size, end + limits.DIFF_AROUND_CHARS)
+            if found and low <= found[-1][1]:
+                low = found.pop()[0]
+            found.append((low, high))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

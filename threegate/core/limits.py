@@ -157,6 +157,11 @@ The comparison's table has a bit for each, 4 MiB.
 """
 DIFF_DEPTH: Final = 16
 """How often a region is split at lines that occur once; what is left then is compared piece by piece."""
+DIFF_WORD_CELLS: Final = 1 << 22
+"""Pairs of an old and a new word up to which a region's words are compared at once; of a larger one its clauses are."""
+DIFF_LINE_CHARS: Final = 2_000
+"""Of a longer line, only what changed is shown, with DIFF_AROUND_CHARS before and behind it."""
+DIFF_AROUND_CHARS: Final = 200
 
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60

@@ -16,6 +16,7 @@ from threegate.approval.shown.escaped_lines import (
     DiffRow,
     Title,
     cells,
+    diff_lines,
     fact,
     field,
     numbered,
@@ -179,3 +180,32 @@ def test_marks_of_a_file_are_above_its_lines_and_beside_the_line() -> None:
 def test_a_note_names_the_first_lines_and_counts_the_others() -> None:
     marks = [Mark(0, "is a test"), *(Mark(number, "odd") for number in range(1, 12)), Mark(3, "even"), Mark(4, "even")]
     assert list(said_of(marks)) == ["is a test", "lines 1, 2, 3, 4, 5, 6, 7, 8 and 3 more: odd", "lines 3, 4: even"]
+
+
+def test_what_changed_in_a_line_is_in_reverse_and_no_character_is_hidden() -> None:
+    old, new = "\tf(a, \u202e, two)", "\tf(a, \u202e, three)"
+    text = TextChange((old,), (new,), (Piece(0, 1, 0, 1),), old_changed={0: ((9, 12),)}, new_changed={0: ((9, 14),)})
+    before, after = diff_lines(text)
+    assert before == "  1   - | \u2192   f(a, \\u202e, two)"
+    assert painted(before) == "  1   - | \u2192   f(a, \\u202e, \x1b[7mtwo\x1b[27m)"
+    assert SGR.sub("", painted(after)) == after and isinstance(after, DiffRow) and after.changed == ((27, 32),)
+    rows = [line for line in diff_lines(text, width=17) if isinstance(line, DiffRow) and line.mark == "+"]
+    parts = [str(line[start:end]) for line in rows for start, end in line.changed]
+    assert "".join(parts) == "three" and len(parts) == 2
+
+
+@given(st.text(max_size=80), st.lists(st.integers(0, 80), max_size=8))
+def test_spans_change_no_character_of_a_line(text: str, places: list[int]) -> None:
+    line = text.replace("\n", " ")
+    cuts = sorted(place for place in places if place <= len(line))
+    spans = tuple(zip(cuts[::2], cuts[1::2], strict=False))
+    change = TextChange((), (line,), (Piece(0, 0, 0, 1),), new_changed={0: spans})
+    plain = diff_lines(TextChange((), (line,), (Piece(0, 0, 0, 1),)))
+    lines = diff_lines(change)
+    assert lines == plain and [SGR.sub("", painted(row)) for row in lines] == plain
+    plain_and_narrow(lines)
+
+
+def test_a_tab_and_an_arrow_are_not_the_same() -> None:
+    lines = diff_lines(TextChange((), ("\tx", "\u2192   x", "ab\tx"), (Piece(0, 0, 0, 3),)))
+    assert [line[10:] for line in lines] == ["\u2192   x", "\\u2192   x", "ab\u2192 x"]

@@ -185,3 +185,15 @@ def test_which_files_are_tests() -> None:
 def test_no_text_makes_it_slow(piece: str) -> None:
     """A line of 300,000 characters is looked at in linear time (`make test` ends a test after 300 seconds)."""
     assert isinstance(found("a.js", piece * (300_000 // len(piece))), list)
+
+
+def test_of_a_long_line_what_is_shown_is_marked() -> None:
+    old = "x=1;" * 500 + "eval(text);" + "y=2;" * 500 + "\n"
+    assert marks_in("a.js", old, old.replace("x=1;", "x=3;", 1)) == []
+    assert marks_in("a.js", old, old.replace("y=2;\n", "fetch(y);\n")) == [Mark(1, NETWORK)]
+
+
+def marks_in(path: str, old: str, new: str) -> list[Mark]:
+    text = text_change(old.encode(), new.encode())
+    assert text is not None
+    return list(marks_of(path, text))

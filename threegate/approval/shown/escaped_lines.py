@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from threegate.core.file_diff import CONTEXT, Fold, Mark, TextChange, said_of
+from threegate.core.file_diff import CONTEXT, DiffLine, Fold, Mark, Span, TextChange, said_of
 from threegate.core.printable import escape_of, is_plain, stands_alone
 from threegate.core.screen_parts import Fact, Field, FileDiff, Item, Listing, Note, Section
 
@@ -26,6 +26,8 @@ LEAST_WIDTH = 40
 GUTTER = "| "
 TAB = 4
 """Columns from one tab stop of a file's line to the next."""
+_TAB = "\u2192"
+_TABS = re.compile(f"[\t{_TAB}\udc80-\udcff]")
 _MORE = "--full shows all"
 _ODD = re.compile(r"[^ -~]")
 
@@ -55,6 +57,8 @@ class DiffRow(CodeLine):
     """Columns of each of the two numbers."""
     said: tuple[str, ...] = ()
     """What a person must not miss of the line, in our words. Its row begins with an exclamation mark."""
+    changed: tuple[Span, ...] = ()
+    """Which columns show what changed within the line; nothing where all of it did."""
 
 
 def with_one_number(row: DiffRow, *, old: bool) -> DiffRow:
@@ -64,11 +68,19 @@ def with_one_number(row: DiffRow, *, old: bool) -> DiffRow:
     made = DiffRow(f"{row[:at]}{first if old else second}{row[at + 2 * size + 1 :]}")
     vars(made).update(vars(row))
     made.start = row.start - size - 1
+    made.changed = tuple((start - size - 1, end - size - 1) for start, end in row.changed)
     return made
 
 
 class FoldRow(str):
     """A line that counts equal lines of a file which are not shown."""
+
+
+class PartRow(str):
+    """A line that counts equal characters of a long line; `mark` and `numbers` are those of the long line's rows."""
+
+    mark: str
+    numbers: tuple[int, int]
 
 
 FileLines = Callable[[FileDiff, list[str]], list[str]]
@@ -197,26 +209,72 @@ def diff_lines(
             continue
         label = f"{row.old or '':>{size}} {row.new or '':>{size}}"
         said = marked.get((row.mark == "-", row.old if row.mark == "-" else row.new), ())
-        for piece in wrapped(_visible(row.text), width - 2 * size - 6 - len(GUTTER)):
-            line = DiffRow(f"{'!' if said else ' '} {label} {row.mark} {GUTTER}{piece}")
-            line.start, line.mark, line.said = len(line) - len(piece), row.mark, said
-            line.numbers, line.digits = (row.old, row.new), size
-            lines.append(line)
-            label, said = " " * len(label), ()
+        at = 0
+        for start, end in row.shown():
+            lines += _equal_part(row, start - at)
+            at = end
+            text_shown, changed = _escaped(
+                row.text[start:end], [(low - start, high - start) for low, high in row.changed]
+            )
+            place = 0
+            for piece in wrapped(text_shown, width - 2 * size - 6 - len(GUTTER)):
+                line = DiffRow(f"{'!' if said else ' '} {label} {row.mark} {GUTTER}{piece}")
+                line.start, line.mark, line.said = len(line) - len(piece), row.mark, said
+                line.numbers, line.digits = (row.old, row.new), size
+                line.changed = _within(changed, place, place + len(piece), line.start)
+                lines.append(line)
+                label, said, place = " " * len(label), (), place + len(piece)
+        lines += _equal_part(row, len(row.text) - at)
         if not row.ends:
             lines.append("  > the file ends here, without a line end")
     return lines
 
 
-def _visible(text: str) -> str:
-    """A line of a file: tabs with a mark, up to their next stop; bytes that are not UTF-8 as ``\\xff``."""
-    made = ""
+def _equal_part(line: DiffLine, size: int) -> list[str]:
+    if not size:
+        return []
+    row = PartRow(f"  > {size} equal characters of this line")
+    row.mark, row.numbers = line.mark, (line.old, line.new)
+    return [row]
+
+
+def _escaped(text: str, changed: Iterable[Span]) -> tuple[str, list[Span]]:
+    """A part of a file's line as it is shown, and where in it the spans are."""
+    made, at, column = [], 0, 0
+    spans: list[Span] = []
+    for start, end in (*changed, (len(text), len(text))):
+        start, end = max(at, min(start, len(text))), max(at, min(end, len(text)))
+        for low, high in ((at, start), (start, end)):
+            made.append(shown(_visible(text[low:high], column)))
+            column += len(made[-1])
+        spans.append((column - len(made[-1]), column))
+        at = end
+    return "".join(made), [span for span in spans if span[0] < span[1]]
+
+
+def _within(spans: Iterable[Span], low: int, high: int, shift: int) -> tuple[Span, ...]:
+    """The parts of spans that are between two places, moved to their column."""
+    cut = ((max(start, low), min(end, high)) for start, end in spans)
+    return tuple((start - low + shift, end - low + shift) for start, end in cut if start < end)
+
+
+def _visible(text: str, column: int = 0) -> str:
+    """Part of a line of a file, from a column on: tabs as an arrow up to their next stop, an arrow of the file itself
+    as an escape, bytes that are not UTF-8 as ``\\xff``.
+    """
+    if _TABS.search(text) is None:
+        return text
+    made: list[str] = []
     for char in text:
         if char == "\t":
-            made += "\u2192".ljust(TAB - len(made) % TAB)
-        else:
-            made += escape_of(chr(ord(char) - 0xDC00)) if "\udc80" <= char <= "\udcff" else char
-    return made
+            char = _TAB.ljust(TAB - column % TAB)
+        elif char == _TAB:
+            char = escape_of(char)
+        elif "\udc80" <= char <= "\udcff":
+            char = escape_of(chr(ord(char) - 0xDC00))
+        made.append(char)
+        column += len(char)
+    return "".join(made)
 
 
 def field(label: str, value: str, *, width: int = WIDTH, limit: int | None = 12) -> list[str]:
@@ -242,9 +300,20 @@ def painted(line: str) -> str:
     """A line of the screen in color: removing the SGR sequences gives `line`."""
     if isinstance(line, Title):
         return f"\x1b[1m{line}\x1b[0m"
+    if isinstance(line, DiffRow):
+        return _inverted(line)
     if isinstance(line, CodeLine):
         return line[: line.start] + _highlighted(line[line.start :])
     return line
+
+
+def _inverted(line: DiffRow) -> str:
+    """The words that changed in reverse."""
+    made, at = "", 0
+    for start, end in line.changed:
+        made += f"{line[at:start]}\x1b[7m{line[start:end]}\x1b[27m"
+        at = end
+    return made + line[at:]
 
 
 def _highlighted(code: str) -> str:

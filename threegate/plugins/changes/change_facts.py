@@ -22,6 +22,7 @@ from threegate.plugins.changes.table import EXECUTABLE, LINK, ChangeSetError, Ro
 from threegate.plugins.changes.trees import Tree
 from threegate.request.shown_whole import why_not_plain
 from threegate.review.line_diff import differing
+from threegate.review.word_diff import changed_words
 
 _NO_TEXT: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f\udc80-\udcff]")
 """Control characters that text does not have, and bytes that are not UTF-8 (as `surrogateescape` decodes them)."""
@@ -153,7 +154,8 @@ def text_change(old: bytes, new: bytes) -> TextChange | None:
         pieces = differing([*before[:-1], *(f"{line}\n" for line in before[-1:])], after)
     if not pieces:
         return None
-    return TextChange(tuple(before), tuple(after), tuple(pieces), before_ends, after_ends)
+    words = changed_words(before, after, pieces)
+    return TextChange(tuple(before), tuple(after), tuple(pieces), before_ends, after_ends, *words)
 
 
 def _old_bytes(project: Tree, path: str) -> tuple[bytes, str]:

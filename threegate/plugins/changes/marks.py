@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from threegate.core.file_diff import Mark, TextChange
+from threegate.core.file_diff import DiffLine, Mark, TextChange
 from threegate.plugins.changes.file_kinds import ending_of, kind_of
 from threegate.plugins.changes.project_paths import collision_key
 
@@ -224,7 +224,9 @@ def marks_of(path: str, text: TextChange, *, runs: bool = False) -> Iterator[Mar
             gone = [place for place in range(piece.old_start, piece.old_end) if _CHECK.search(text.old[place])]
             if len(gone) > sum(_CHECK.search(line) is not None for line in added):
                 yield from (Mark(place + 1, UNCHECKED, removed=True) for place in gone)
-        for number, line in enumerate(added, piece.new_start + 1):
+        for number, whole in enumerate(added, piece.new_start + 1):
+            spans = DiffLine("+", 0, number, whole, changed=text.new_changed.get(number - 1, ())).shown()
+            line = "\n".join(whole[start:end] for start, end in spans)  # of a long one what is on the screen
             found = set(_looks(line, prose or (bool(comment) and line.lstrip().startswith(comment))))
             if named := _hosts(line):
                 known = _hosts("\n".join(text.old)) if known is None else known

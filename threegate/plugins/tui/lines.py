@@ -35,6 +35,12 @@ _BODIES: Final = {
     "-": Style(color="#ffd8d3", bgcolor="#48211f"),
     "+": Style(color="#d5f5d2", bgcolor="#173a1f"),
 }
+_CHANGED: Final = {
+    " ": _PLAIN,
+    "-": Style(color="#ffffff", bgcolor="#8c2b25", bold=True, underline=True),
+    "+": Style(color="#ffffff", bgcolor="#1f7a36", bold=True, underline=True),
+}
+"""Words that changed: underlined too, for a screen without colors."""
 
 
 LEAD: Final = 4
@@ -197,4 +203,9 @@ def segments_of(line: str, *, here: bool = False) -> list[Segment]:
 
 
 def _words(line: CodeLine, mark: str) -> list[Segment]:
-    return [Segment(line[line.start :], _BODIES[mark])]
+    """The foreign part; what changed within it stands out."""
+    segments, at = [], line.start
+    for start, end in line.changed if isinstance(line, DiffRow) else ():
+        segments += [Segment(line[at:start], _BODIES[mark]), Segment(line[start:end], _CHANGED[mark])]
+        at = end
+    return [*segments, Segment(line[at:], _BODIES[mark])]

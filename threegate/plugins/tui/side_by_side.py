@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from rich.cells import cell_len
 
-from threegate.approval.shown.escaped_lines import DiffRow, FoldRow, cells, with_one_number
+from threegate.approval.shown.escaped_lines import DiffRow, FoldRow, PartRow, cells, with_one_number
 
 
 class PairRow(str):
@@ -57,14 +57,14 @@ def side_by_side(rows: Sequence[str], columns: int) -> list[str]:
         added.clear()
 
     for row in rows:
-        if isinstance(row, DiffRow) and row.mark == " ":
+        if isinstance(row, DiffRow | PartRow) and row.mark == " ":
             flush()
             made.extend(_pair(row, row, half))
-        elif isinstance(row, DiffRow):
+        elif isinstance(row, DiffRow | PartRow):
             if row.mark == "-" and added:
                 flush()
             side = removed if row.mark == "-" else added
-            if side and isinstance(first := side[-1][0], DiffRow) and first.numbers == row.numbers:
+            if side and isinstance(first := side[-1][0], DiffRow | PartRow) and first.numbers == row.numbers:
                 side[-1].append(row)
             else:
                 side.append([row])

@@ -143,3 +143,33 @@ def test_a_removed_line_that_looks_like_the_head_of_a_diff() -> None:
     lines = render_comparison(Comparison(Path("a/b"), Path("a/c"), (item,)))
     assert any(line.endswith("--- drop the table") for line in lines)
     assert any(line.endswith("+++ x") for line in lines)
+
+
+def test_one_line_of_two_megabytes(tmp_path: Path) -> None:
+    """What changed of a minified file is shown, with its surroundings; the rest is counted, character by character."""
+    old = "".join(f"function f{number}(a,b){{return a+{number % 9}}};" for number in range(62_000))
+    new = old.replace("f30000(a,b){return a", "f30000(a,b){evil();return a").replace("f59990(", "g59990(")
+    assert len(old) > 2_000_000 and len(new) == len(old) + len("evil();")
+    screen = Screen(tmp_path, {"a.min.js": old}, {"a.min.js": new})
+    lines = screen.lines()
+    assert len(lines) < 60
+    for mark, text in (("-", old), ("+", new)):
+        rows = [line for line in lines if isinstance(line, DiffRow) and line.mark == mark]
+        seen = "".join(line[line.start :] for line in rows)
+        assert ("evil();" in seen) == (mark == "+") and ("g59990(" in seen) == (mark == "+")
+        assert all(part in text for part in (seen[:300], seen[-300:]))
+    counted = [int(line.split()[1]) for line in lines if line.endswith("equal characters of this line")]
+    shown = sum(len(line) - line.start for line in lines if isinstance(line, DiffRow))
+    assert sum(counted) + shown == len(old) + len(new)
+
+
+def test_a_long_line_that_is_new_is_shown_whole(tmp_path: Path) -> None:
+    line = "x" * 30_000 + "evil()" + "y" * 30_000
+    screen = Screen(tmp_path, {"a.js": "1\n"}, {"a.js": f"1\n{line}\n"})
+    assert "".join(row[1:] for row in screen.differing()) == line
+
+
+def test_a_long_line_that_did_not_change_is_shown_from_its_start(tmp_path: Path) -> None:
+    line = "x" * 3_000
+    screen = Screen(tmp_path, {"a.js": f"{line}\n1\n"}, {"a.js": f"{line}\n2\n"})
+    assert "  > 2800 equal characters of this line" in screen.lines()
