@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Final
 
 from textual.pilot import Pilot
 
 from tests.plugins.changes.branches import Branching, branching
-from tests.plugins.tui.terminal import drive, open_first, until
+from tests.plugins.tui.terminal import drive, open_first, rows, until
 from threegate.core.workspace import Workspace
 from threegate.plugins.tui.lines import Lines
 from threegate.plugins.tui.operator_app import OperatorApp
@@ -20,7 +22,7 @@ LINES: Final = 300
 """Of each file."""
 EDITS: Final = ((20, 3, 3), (60, 1, 1), (100, 8, 9), (150, 5, 5), (200, 2, 2), (240, 6, 6))
 """Of each file: from which line on, how many are removed, and how many added."""
-SCATTERED: Final = (*((10 + 11 * number, 1, 1) for number in range(25)), (290, 0, 1))
+SCATTERED: Final = (*((8 + 10 * number, 1, 1) for number in range(25)), (290, 0, 1))
 """As many lines, each far from the next."""
 _FOLDERS: Final = ("src/store", "src/store/index", "src/web", "tests/store", "docs")
 _WORDS: Final = (
@@ -53,6 +55,14 @@ class ManyFiles:
         folder = _FOLDERS[file % len(_FOLDERS)]
         return f"{folder}/part_{file}.{'md' if folder == 'docs' else 'py'}"
 
+    @property
+    def changed(self) -> str:
+        """Added and removed lines."""
+        return (
+            f"+{self.count * sum(added for _, _, added in self.edits)}"
+            f"/-{self.count * sum(removed for _, removed, _ in self.edits) + 2}"
+        )
+
     def before(self) -> dict[str, str]:
         return {
             self.path(file): "".join(f"{_line(file, number)}\n" for number in range(LINES))
@@ -62,11 +72,27 @@ class ManyFiles:
     def edit(self, work: Path) -> None:
         for file in range(self.count):
             place = work / self.path(file)
-            lines = place.read_text().splitlines()
-            edits = [*self.edits, *([(270, 2, 0)] if file == 0 else [])]
-            for start, removed, added in sorted(edits, reverse=True):
-                lines[start : start + removed] = [_line(file, start + number, "n") for number in range(added)]
-            place.write_text("\n".join(lines) + "\n")
+            place.write_text("\n".join(self.edited(place.read_text().splitlines(), file)) + "\n")
+
+    def edited(self, lines: Sequence[str], file: int) -> list[str]:
+        """A file's lines after the change."""
+        made = list(lines)
+        edits = [*self.edits, *([(270, 2, 0)] if file == 0 else [])]
+        for start, removed, added in sorted(edits, reverse=True):
+            made[start : start + removed] = [_line(file, start + number, "n") for number in range(added)]
+        return made
+
+    def differing(self, project: Path) -> set[tuple[str, str, int]]:
+        """Path, mark and number of each line that differs, as difflib finds them."""
+        found = set()
+        for file in range(self.count):
+            old = (project / self.path(file)).read_text().splitlines()
+            new = self.edited(old, file)
+            for kind, low, high, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+                if kind != "equal":
+                    found |= {(self.path(file), "-", number + 1) for number in range(low, high)}
+                    found |= {(self.path(file), "+", number + 1) for number in range(start, end)}
+        return found
 
     @contextmanager
     def drafted(self) -> Iterator[Branching]:
@@ -86,19 +112,26 @@ class Read:
 
     presses: int = 0
     rows: int = 0
-    pages: tuple[str, ...] = ()
-    """What was on the screen before each press, and after the last."""
+    shown: set[tuple[str, str, int]] = field(default_factory=set)
+    """Path, mark and number of each line that differs and was on the screen, read from its rows."""
 
 
-async def space_to_the_end(pilot: Pilot[None], lines: Lines) -> int:
-    """Press space until every line that must be read was on the screen; how often."""
+async def space_to_the_end(pilot: Pilot[None], lines: Lines, each: Callable[[], None] = lambda: None) -> int:
+    """Press space until every line that must be read was on the screen; how often. `each` is called for each page."""
     presses = 0
+    await until(pilot, lambda: lines.unseen < len(lines.lines))
+    each()
     while lines.unseen:
         left = lines.unseen
         await pilot.press("space")
         presses += 1
         await until(pilot, lambda: lines.unseen < left)  # noqa: B023 - waited for here
+        each()
     return presses
+
+
+_NUMBERS: Final = re.compile(r"[ !][ >] *(\d+) +([-+]) \| ")
+"""The head of a line that differs: what is marked or left out before it, its number, and what it is."""
 
 
 def read_whole(here: Branching, size: tuple[int, int]) -> Read:
@@ -107,8 +140,21 @@ def read_whole(here: Branching, size: tuple[int, int]) -> Read:
 
     async def script(pilot: Pilot[None]) -> None:
         lines = await open_first(pilot)
-        await until(pilot, lambda: lines.unseen < len(lines.lines))
-        found.presses = await space_to_the_end(pilot, lines)
+        files = {line.partition("| ")[2]: row for row, line in enumerate(lines.lines) if line.startswith("  MODIFIED")}
+
+        def page() -> None:
+            """Which lines are in the rows of the screen, told by their numbers and marks there."""
+            region, top = lines.region, lines.scroll_offset.y
+            for number, row in enumerate(rows(app)[region.y : region.bottom]):
+                path = max(
+                    (path for path, at in files.items() if at <= top + number), key=files.__getitem__, default=""
+                )
+                for start in (0, (region.width - 1) // 2 + 1):
+                    head = row[region.x + start : region.x + start + 20]
+                    if match := _NUMBERS.match(head):
+                        found.shown.add((path, match[2], int(match[1])))
+
+        found.presses = await space_to_the_end(pilot, lines, page)
         found.rows = len(lines.lines)
 
     drive(app, script, size)
