@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +15,16 @@ from tests.conftest import slow
 from tests.plugins.changes.branches import Branching, branching
 from tests.plugins.tui.changes_to_read import SCATTERED, ManyFiles, app_of, read_whole, space_to_the_end
 from tests.plugins.tui.terminal import drive, open_first, rows, until
-from threegate.approval.shown.escaped_lines import DiffRow, FoldRow
-from threegate.plugins.tui.lines import Lines
+from threegate.approval.shown.escaped_lines import DiffRow, FoldRow, render_sections
+from threegate.core.file_diff import Mark, Piece, TextChange
+from threegate.core.screen_parts import FileDiff, Section
+from threegate.plugins.tui.file_tree import tree_rows
+from threegate.plugins.tui.lines import Lines, segments_of
 from threegate.plugins.tui.operator_app import OperatorApp
+from threegate.plugins.tui.request_rows import FilePlace, Key, Progress, RequestRows, request_rows
 from threegate.plugins.tui.screens import Confirm, TextScreen
 from threegate.plugins.tui.side_by_side import PairRow
+from threegate.plugins.tui.typed_ahead import TypedAhead
 
 TEN = ManyFiles(10)
 
@@ -102,8 +108,8 @@ def test_the_tree_is_beside_the_lines_from_100_columns_on(ten: Branching) -> Non
         lines = await open_first(pilot)
         await until(pilot, lambda: any("|   part_1.py" in row for row in rows(app)))
         text = [row.partition("▕")[0].rstrip() for row in rows(app)]
-        assert text[1].strip() == "10 FILES +260 -252" and "  +52 -50 | src/store/index/" in text
-        assert "  +26 -25 |   part_1.py" in text
+        assert text[1].strip() == "10 FILES +260 -252" and "  +52 -50 | src/store/i..." in text
+        assert "  +26 -25 |   part_6.py" in text
         await pilot.press("n")
         first = next(row for row in range(len(lines.lines)) if lines.lines[row].startswith("  MODIFIED"))
         await until(pilot, lambda: lines.at == first)
@@ -114,7 +120,7 @@ def test_the_tree_is_beside_the_lines_from_100_columns_on(ten: Branching) -> Non
             end = lines.unseen
             await pilot.pause()
         assert not any(isinstance(line, PairRow) for line in lines.lines), "not wide enough for two in a row"
-        await pilot.click("#tree", offset=(15, 3))
+        await pilot.click("#tree", offset=(15, 2))
         await until(pilot, lambda: "file 2 of 10" in bar(app))
 
     drive(app, script, (100, 40))
@@ -140,7 +146,7 @@ def test_search_goes_from_hit_to_hit(ten: Branching) -> None:
         await pilot.press("v")
         await until(pilot, lambda: not any(isinstance(line, FoldRow) for line in lines.lines))
         await pilot.press("enter")
-        await until(pilot, lambda: said(app).startswith("1 of "))
+        await until(pilot, lambda: "lines that have it" in said(app))
         assert "when_11" in lines.lines[lines.at]
         await pilot.press("slash", "x", "escape")
         assert lines.has_focus and app.screen.has_class("opened"), "Esc leaves the search, not the request"
@@ -194,34 +200,132 @@ def test_what_was_seen_is_kept_and_another_size_keeps_the_files(ten: Branching) 
     app.held.close()
 
 
-def test_the_same_path_with_other_bytes_is_read_anew() -> None:
-    """What was seen counts in another request only for the very same change of a file."""
-    with branching({"a.py": "1\n", "b.py": "1\n"}, deliver="tree") as here:
+def _rows_of(*items: FileDiff, request: str = "1", width: int = 80, columns: int = 80) -> RequestRows:
+    return request_rows(
+        lambda files: render_sections([Section("WHAT RUNS", items)], width=width, files=files),
+        request=request, width=width, columns=columns, height=24,
+    )  # fmt: skip
 
-        def edit(work: Path, second: str) -> None:
-            (work / "a.py").write_text("2\n")
-            (work / "b.py").write_text(second)
 
-        here.propose(lambda work: edit(work, "2\n"))
-        app = app_of(here)
-        left: list[list[str]] = []
+def _change(path: str, new: str, before: str = "a") -> FileDiff:
+    text = TextChange(("same", "x"), ("same", new), (Piece(1, 2, 1, 2),))
+    return FileDiff("MODIFIED", path, text=text, before=before and f"100644 {before}", after=before and f"100644 {new}")
 
-        async def script(pilot: Pilot[None]) -> None:
-            lines = await open_first(pilot)
-            await space_to_the_end(pilot, lines)
-            await pilot.press("escape")
-            here.propose(lambda work: edit(work, "3\n"))
-            await until(pilot, lambda: "UNDECIDED: 2" in "\n".join(rows(app)))
-            for _ in range(2):
-                await pilot.press("enter")
-                await until(pilot, lambda: bool(lines.lines))
-                pane_rows = lines.to_read()
-                left.append([str(lines.lines[row]) for row in pane_rows if isinstance(lines.lines[row], DiffRow)])
-                await pilot.press("escape", "down")
 
-        drive(app, script)
-        app.held.close()
-        assert sorted(left) == [[], ["   1 + | 3"]] or sorted(map(len, left)) == [0, 2]
+def test_only_the_very_same_change_of_a_file_counts_in_another_request() -> None:
+    seen: set[Key] = set()
+    first = _rows_of(_change("a.py", "y"), _change("b.py", "y"))
+    progress = Progress(first, seen)
+    for row in sorted(progress.unseen):
+        progress.painted(row)
+    assert Progress(first, seen).unseen == set() and not progress.unread[0]
+
+    def left(rows: RequestRows) -> list[str]:
+        return [str(rows.lines[row]) for row in sorted(Progress(rows, seen).unseen) if "| " in rows.lines[row]]
+
+    again = (_change("a.py", "y"), _change("b.py", "z"))
+    assert left(_rows_of(*again)) == ["  2 - | x", "  2 + | z"], "the heads were on the screen in this request"
+    heads = [f"  MODIFIED    | {name}.py" for name in "ab"]
+    assert left(_rows_of(*again, request="2")) == [*heads, "  2 - | x", "  2 + | z"]
+    assert left(_rows_of(_change("a.py", "y"), columns=160)) == [], "side by side they are the same lines"
+    assert left(_rows_of(_change("a.py", "y"), width=60, columns=60)) == [heads[0]]
+    assert left(_rows_of(_change("c.py", "y"))) == ["  MODIFIED    | c.py", "  2 - | x", "  2 + | y"]
+    nameless = _change("a.py", "y", before="")
+    assert len(left(_rows_of(nameless))) == 2, "without digests nothing says that it is the same"
+
+
+def test_a_line_of_several_rows_is_read_once_all_of_them_were_painted() -> None:
+    seen: set[Key] = set()
+    rows = _rows_of(_change("a.py", "w" * 100))
+    progress = Progress(rows, seen)
+    *others, last = sorted(progress.unseen)
+    for row in others:
+        progress.painted(row)
+    wide = _rows_of(_change("a.py", "w" * 100), columns=140)
+    assert any("w" * 100 in wide.lines[row] for row in Progress(wide, seen).unseen)
+    progress.painted(last)
+    assert not any("w" in wide.lines[row].partition("| ")[2] for row in Progress(wide, seen).unseen)
+
+
+def test_what_terminals_draw_wider_has_a_row_of_its_own() -> None:
+    """Otherwise it would move the right half, and its end out of the screen."""
+    text = TextChange(("a\u00b7b", "c"), ("d", "e"), (Piece(0, 2, 0, 2),))
+    pairs = [
+        line for line in _rows_of(FileDiff("MODIFIED", "a", text=text), columns=160).lines if isinstance(line, PairRow)
+    ]
+    assert [(line.left is None, line.right is None) for line in pairs] == [(False, True), (True, False), (False, False)]
+    assert {line.index("+ |") for line in pairs if line.right is not None} == {84}
+
+
+def test_two_lines_that_replace_each_other_stand_in_the_same_rows() -> None:
+    """Whatever rows each of them needs; our line about the end of the text stands below its half."""
+    text = TextChange(("w" * 100, "x"), ("y", "z"), (Piece(0, 2, 0, 2),), old_ends=False)
+    pairs = [
+        line for line in _rows_of(FileDiff("MODIFIED", "a", text=text), columns=160).lines if isinstance(line, PairRow)
+    ]
+    found = [(str(line.left or "")[:11], str(line.right or "")[:9]) for line in pairs]
+    assert found == [
+        ("  1 - | www", "  1 + | y"),
+        ("    - | www", ""),
+        ("  2 - | x", "  2 + | z"),
+        ("  > the fil", ""),
+    ]
+
+
+@pytest.mark.parametrize("columns", [70, 120, 180])
+def test_colors_hide_and_dim_nothing_of_the_file(columns: int) -> None:
+    """The segments of a row are the row; no part behind the gutter is dim, whatever was changed or marked."""
+    text = TextChange(
+        ("same", "def f(x): pass"), ("same", "def g(x): pass"), (Piece(1, 2, 1, 2),),
+        old_changed={1: ((4, 5),)}, new_changed={1: ((4, 5),)},
+    )  # fmt: skip
+    item = FileDiff("MODIFIED", "a", text=text, marks=(Mark(2, "starts a process"),))
+    rows = _rows_of(item, columns=columns)
+    assert rows.marks
+    for line in rows.lines:
+        for here in (False, True):
+            segments = segments_of(line, here=here)
+            assert "".join(segment.text for segment in segments) == line
+            assert all(not (segment.style and segment.style.dim) for segment in segments if "def" in segment.text)
+    changed = [segment for line in rows.lines for segment in segments_of(line) if segment.text in ("f", "g")]
+    assert len(changed) == 2 and all(segment.style and segment.style.underline for segment in changed)
+
+
+def test_folders_are_rows_of_their_own_and_names_stay_behind_the_gutter() -> None:
+    files = [_change(path, "y") for path in ("src/a/one.py", "src/a/two\n| x.py", "src/a/b/c/d.py", "top.py")]
+    rows = tree_rows(
+        [FilePlace(item, 0, 0) for item in files], Counter({0: 2, 1: 1}), Counter({0: 2, 1: 2, 2: 2, 3: 2})
+    )
+    assert [str(row) for row in rows] == [
+        "  +3 -3 | src/a/",
+        "  +1 -1 |   one.py",
+        " ~+1 -1 |   two\\x0a| x.py",
+        "  +1 -1 |   b/c/",
+        " *+1 -1 |     d.py",
+        " *+1 -1 | top.py",
+    ]
+    assert [row.number for row in rows] == [-1, 0, 1, -1, 2, 3]
+
+
+def test_keys_typed_ahead_decide_nothing() -> None:
+    """Until the lines are painted, and for a while after each key; a key that is held down never does."""
+    ahead = TypedAhead()
+    ahead.key(0.0)
+    assert not ahead.waits
+    ahead.opened(itself=True)
+    ahead.key(5.0)
+    assert ahead.waits and ahead.painted(10.0) and not ahead.painted(11.0)
+    for when in (9.9, 10.1, 10.3, 10.5, 10.7):
+        ahead.key(when)
+        assert ahead.waits
+    ahead.opened(itself=False)
+    ahead.key(12.0)
+    assert ahead.waits and ahead.painted(12.5), "what a key typed ahead chose waits as well"
+    ahead.key(12.81)
+    assert not ahead.waits
+    ahead.opened(itself=False)
+    ahead.key(12.9)
+    assert not ahead.waits
 
 
 def test_both_halves_of_a_row_are_whole_and_apart(ten: Branching) -> None:

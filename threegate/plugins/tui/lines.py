@@ -101,10 +101,6 @@ class Lines(ScrollView, can_focus=True):
         """How many lines that must be read have not been on the screen yet."""
         return len(self._unseen)
 
-    def to_read(self) -> list[int]:
-        """These lines, in order."""
-        return sorted(self._unseen)
-
     @property
     def place(self) -> str:
         """Which lines are on the screen."""
