@@ -191,12 +191,12 @@ def test_what_was_seen_is_kept_and_another_size_keeps_the_files(ten: Branching) 
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("n")
-        await pilot.resize_terminal(70, 24)
+        await pilot.resize_terminal(70, 60)
         await until(pilot, lambda: 0 < lines.unseen < 150)
         await pilot.press("a")
         assert "have not been on the screen" in said(app)
 
-    drive(app, script)
+    drive(app, script, (80, 60))
     app.held.close()
 
 
