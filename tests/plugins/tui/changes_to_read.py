@@ -22,7 +22,7 @@ LINES: Final = 300
 """Of each file."""
 EDITS: Final = ((20, 3, 3), (60, 1, 1), (100, 8, 9), (150, 5, 5), (200, 2, 2), (240, 6, 6))
 """Of each file: from which line on, how many are removed, and how many added."""
-SCATTERED: Final = (*((8 + 10 * number, 1, 1) for number in range(25)), (290, 0, 1))
+SCATTERED: Final = (*((3 + 11 * number, 1, 1) for number in range(25)), (290, 0, 1))
 """As many lines, each far from the next."""
 _FOLDERS: Final = ("src/store", "src/store/index", "src/web", "tests/store", "docs")
 _WORDS: Final = (

@@ -20,6 +20,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from threegate.approval.shown.escaped_lines import LEAST_WIDTH, CodeLine, DiffRow, Title
+from threegate.plugins.tui.request_rows import FileHead
 from threegate.plugins.tui.side_by_side import PairRow
 
 LEAST_HEIGHT = 10
@@ -185,11 +186,13 @@ class Lines(ScrollView, can_focus=True):
 
 
 def segments_of(line: str, *, here: bool = False) -> list[Segment]:
-    """A line with its weights: headings bold, heads of code lines dim, what was removed or added in its colors. `here`:
-    it was jumped to. The texts together are the line, and no word of others is dim.
+    """A line with its weights: headings and the first line of a file bold, heads of code lines dim, what was removed or
+    added in its colors. `here`: it was jumped to. The texts together are the line, and no word of others is dim.
     """
     if isinstance(line, Title):
         return [Segment(str(line), _TITLE)]
+    if isinstance(line, FileHead):
+        return [Segment(str(line), _HERE if here else _TITLE)]
     if isinstance(line, PairRow):
         halves = [segments_of(half, here=here) if half is not None else [] for half in (line.left, line.right)]
         return [*halves[0], Segment(" " * line.gap, _PLAIN), *halves[1]]

@@ -36,7 +36,7 @@ PAIR_COLUMNS: Final = 150
 _BOTH_NUMBERS: Final = 100
 """On fewer columns, a line of a file has one number: the one after the change, or before it for what was removed."""
 _FEWEST: Final = 22
-"""Rows of a screen on which equal lines take no more than two pages of all that is read."""
+"""Rows of a screen on which equal lines take no more than a page and a half of all that is read."""
 _ROWS_FOR_ALL: Final = 120
 """Further rows with which they could take as much room as what differs."""
 _BREAK: Final = -1
@@ -87,7 +87,7 @@ class RequestRows:
         return _begins_in(line, below, words)
 
 
-class _FileHead(str):
+class FileHead(str):
     """The first row of a file."""
 
     item: FileDiff
@@ -118,8 +118,8 @@ def request_rows(
 
 
 def _context(texts: Sequence[TextChange], must: int, height: int) -> int:
-    """How many equal lines: as many as take two pages, and more of a high screen."""
-    most = 2 * height + must * max(0, height - _FEWEST) // _ROWS_FOR_ALL
+    """How many equal lines: as many as take a page and a half, and more of a high screen."""
+    most = 3 * height // 2 + must * max(0, height - _FEWEST) // _ROWS_FOR_ALL
     for context in range(CONTEXT, _BREAK, -1):
         if sum(isinstance(row, Fold) or row.mark == " " for text in texts for row in text.rows(context)) <= most:
             return context
@@ -130,7 +130,7 @@ def _file(item: FileDiff, head: list[str], columns: int, context: int | None) ->
     rows: list[str] = []
     if item.text is not None:
         rows = _rows(item, item.text, columns, context)
-    first = _FileHead(head[0])
+    first = FileHead(head[0])
     first.item, first.rows = item, len(head) + len(rows)
     return [first, *head[1:], *rows]
 
@@ -172,7 +172,7 @@ def _keys(lines: Sequence[str], request: str, width: int) -> Iterator[tuple[Key,
     occurred: Counter[str] = Counter()
     file: Key = ()
     for line in lines:
-        if isinstance(line, _FileHead):
+        if isinstance(line, FileHead):
             item = line.item
             file = (item.path, item.before, item.after, "" if item.before or item.after else request)
         keys: list[Key] = []
@@ -188,14 +188,14 @@ def _keys(lines: Sequence[str], request: str, width: int) -> Iterator[tuple[Key,
 
 def _places(lines: Sequence[str]) -> Iterator[FilePlace]:
     for row, line in enumerate(lines):
-        if isinstance(line, _FileHead):
+        if isinstance(line, FileHead):
             yield FilePlace(line.item, row, row + line.rows)
 
 
 def _marks(lines: Sequence[str]) -> Iterator[int]:
     """Heads of files that are marked as a whole, and lines that are."""
     for row, line in enumerate(lines):
-        if isinstance(line, _FileHead):
+        if isinstance(line, FileHead):
             if any(not mark.line for mark in line.item.marks):
                 yield row
         elif any(isinstance(part, DiffRow) and part.said for part in _parts(line)):
