@@ -13,6 +13,7 @@ import threegate
 PACKAGE = Path(threegate.__file__).parent
 ELSEWHERE = {
     "approval/shown/messages.py": "the one way",
+    "core/lexer_process.py": "a child's answers to its parent, in JSON",
     "cli/progress.py": "a line that is erased; its words are constants",
     "cli/__init__.py": "closes stderr after a broken pipe",
     "daemon/log.py": "JSON lines and lines for the journal",

@@ -30,6 +30,7 @@ NAMES_MODULES = {
     "plugins/agents/side_processes.py": "a process of its own, `python -m`",
     "cli/nouns.py": "the table of the core's commands",
     "core/plugins.py": "the plugins",
+    "core/syntax_colours.py": "a process of its own",
     "plugins/evidence/how_to_check.py": "data files of its own room",
     "runners/jail/side_process.py": "a process of its own",
     "runners/jail/loopback_listener.py": "a process of its own",

@@ -162,6 +162,14 @@ DIFF_WORD_CELLS: Final = 1 << 22
 DIFF_LINE_CHARS: Final = 2_000
 """Of a longer line, only what changed is shown, with DIFF_AROUND_CHARS before and behind it."""
 DIFF_AROUND_CHARS: Final = 200
+COLOUR_TEXT_BYTES: Final = 256 * KIB
+"""Code in one piece on a screen; a longer one has no syntax colours."""
+COLOUR_TEXT_SECONDS: Final = 0.2
+COLOUR_START_SECONDS: Final = 2.0
+COLOUR_ANSWER_BYTES: Final = 8 * MIB
+COLOUR_CPU_SECONDS: Final = 10
+"""What the process that runs lexers may use for one screen, if nobody ends it."""
+COLOUR_MEMORY_BYTES: Final = 1024 * MIB
 
 # ---- approval (docs/spec/2-approval.md)
 APPROVED_AHEAD_SECONDS: Final = 60

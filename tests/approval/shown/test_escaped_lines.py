@@ -6,7 +6,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from threegate.approval.shown.escaped_lines import (
@@ -22,11 +22,13 @@ from threegate.approval.shown.escaped_lines import (
     numbered,
     own,
     painted,
+    painted_lines,
     quoted,
     render_sections,
     shown,
 )
 from threegate.approval.shown.time_read import Reader
+from threegate.core import limits
 from threegate.core.file_diff import Mark, Piece, TextChange, said_of
 from threegate.core.screen_parts import Fact, Field, FileDiff, Note, Quote, Section
 
@@ -130,10 +132,18 @@ def test_wide_words_of_ours_are_cut_by_their_columns() -> None:
     assert own("\u4e2d" * 12, width=12) == ["  " + "\u4e2d" * 5, "  " + "\u4e2d" * 5, "  " + "\u4e2d" * 2]
 
 
-def test_titles_and_code_have_colours_and_nothing_else_has() -> None:
-    [code] = numbered("def add(a, b): return a")
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Syntax colours on a machine of any speed."""
+    monkeypatch.setattr(limits, "COLOUR_TEXT_SECONDS", 60.0)
+    monkeypatch.setattr(limits, "COLOUR_START_SECONDS", 60.0)
+
+
+def test_titles_and_code_have_colours_and_nothing_else_has(patient: None) -> None:
+    [code] = lines = numbered("def add(a, b): return a")
     assert painted(Title("== WALLS")) == "\x1b[1m== WALLS\x1b[0m"
-    assert painted(code) != code and SGR.sub("", painted(code)) == code and painted(code).startswith("  1 | ")
+    [coloured] = painted_lines(lines)
+    assert coloured.startswith("  1 | \x1b[1;34mdef\x1b[0m ") and SGR.sub("", coloured) == code
     assert painted("  plain") == "  plain"
 
 
@@ -174,6 +184,7 @@ def test_marks_of_a_file_are_above_its_lines_and_beside_the_line() -> None:
     assert [line[:10] for line in lines[6:]] == ["! 1   - | ", "    1 + | ", "!   2 + | ", "      + | "]
     said = [line.said for line in lines if isinstance(line, DiffRow)]
     assert said == [("odd",), (), ("starts a process",), ()] and (item.added, item.removed) == (2, 1)
+    assert render_sections([Section("CHANGE", (FileDiff("ADDED", "x"),))])[2:] == ["  ADDED       | x"]
     assert FileDiff("DELETED", "x").added == FileDiff("DELETED", "x").removed == 0
 
 
@@ -187,7 +198,7 @@ def test_what_changed_in_a_line_is_in_reverse_and_no_character_is_hidden() -> No
     text = TextChange((old,), (new,), (Piece(0, 1, 0, 1),), old_changed={0: ((9, 12),)}, new_changed={0: ((9, 14),)})
     before, after = diff_lines(text)
     assert before == "  1   - | \u2192   f(a, \\u202e, two)"
-    assert painted(before) == "  1   - | \u2192   f(a, \\u202e, \x1b[7mtwo\x1b[27m)"
+    assert painted(before) == "  1   - | \u2192   f(a, \\u202e, \x1b[7mtwo\x1b[0m)"
     assert SGR.sub("", painted(after)) == after and isinstance(after, DiffRow) and after.changed == ((27, 32),)
     rows = [line for line in diff_lines(text, width=17) if isinstance(line, DiffRow) and line.mark == "+"]
     parts = [str(line[start:end]) for line in rows for start, end in line.changed]
@@ -209,3 +220,43 @@ def test_spans_change_no_character_of_a_line(text: str, places: list[int]) -> No
 def test_a_tab_and_an_arrow_are_not_the_same() -> None:
     lines = diff_lines(TextChange((), ("\tx", "\u2192   x", "ab\tx"), (Piece(0, 0, 0, 3),)))
     assert [line[10:] for line in lines] == ["\u2192   x", "\\u2192   x", "ab\u2192 x"]
+
+
+def test_a_diff_in_colour_has_styles_and_what_changed_and_is_the_same_text(patient: None) -> None:
+    old, new = 'return "one"  # x', 'return "two"  # x'
+    text = TextChange(
+        (old, "\udce9"), (new, "\udce9"), (Piece(0, 1, 0, 1),), False, False, {0: ((8, 11),)}, {0: ((8, 11),)}
+    )
+    lines = diff_lines(text, path="src/a.py")
+    found = painted_lines(["  ours", *lines, "  ours"])
+    assert [SGR.sub("", line) for line in found] == ["  ours", *lines, "  ours"]
+    assert found[1] == (
+        '  1   - | \x1b[1;34mreturn\x1b[0m \x1b[33m"\x1b[0m\x1b[33;7mone\x1b[0m\x1b[33m"\x1b[0m  \x1b[36m# x\x1b[0m'
+    )
+    assert found[3] == "  2 2   | \\xe9" and found[4] == "  > the file ends here, without a line end"
+    plain = diff_lines(text, path="no/ending")
+    assert painted_lines(plain)[0] == '  1   - | return "\x1b[7mone\x1b[0m"  # x'
+
+
+def test_code_that_makes_a_lexer_slow_stays_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And takes no colour of our own lines away."""
+    monkeypatch.setattr(limits, "COLOUR_START_SECONDS", 60.0)
+    change = TextChange((), ("a " * 100_000,), (Piece(0, 0, 0, 1),))
+    lines = [Title("== CHANGE"), *diff_lines(change, path="A.java", width=1 << 30)]
+    assert painted_lines(lines) == ["\x1b[1m== CHANGE\x1b[0m", lines[1]]
+
+
+@given(st.lists(st.text(alphabet="ab\t\"'#\\\u202e\u2192 (){}", max_size=30), min_size=1, max_size=5))
+@settings(max_examples=4, deadline=None)
+def test_syntax_colours_change_no_character(texts: list[str]) -> None:
+    lines = [*diff_lines(TextChange((), tuple(texts), (Piece(0, 0, 0, len(texts)),)), path="a.py", width=40), "  ours"]
+    assert [SGR.sub("", line) for line in painted_lines(lines)] == lines
+
+
+def test_equal_lines_are_folded_and_counted() -> None:
+    lines = tuple(f"{number}" for number in range(20))
+    found = diff_lines(TextChange(lines, lines[:-1], (Piece(19, 20, 19, 19),)))
+    assert found[0] == "  > 16 equal lines" and len(found) == 5
+    long = "x" * 3_000
+    found = diff_lines(TextChange((long, "1"), (long,), (Piece(1, 2, 1, 1),)), width=300)
+    assert found[1:] == ["  > 2800 equal characters of this line", "  2   - | 1"]

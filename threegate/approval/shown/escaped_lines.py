@@ -11,12 +11,14 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import groupby, pairwise
 
 from threegate.core.file_diff import CONTEXT, DiffLine, Fold, Mark, Span, TextChange, said_of
 from threegate.core.printable import escape_of, is_plain, stands_alone
 from threegate.core.screen_parts import Fact, Field, FileDiff, Item, Listing, Note, Section
+from threegate.core.syntax_colours import STYLES, LexerProcess
 
 WIDTH = 80
 HEIGHT = 24
@@ -28,14 +30,48 @@ TAB = 4
 """Columns from one tab stop of a file's line to the next."""
 _TAB = "\u2192"
 _TABS = re.compile(f"[\t{_TAB}\udc80-\udcff]")
+_LEXERS = {
+    ending: lexer
+    for lexer, endings in (
+        ("python", "py pyi"),
+        ("javascript", "js mjs cjs jsx"),
+        ("typescript", "ts mts cts tsx"),
+        ("bash", "sh bash zsh"),
+        ("go", "go"),
+        ("rust", "rs"),
+        ("ruby", "rb"),
+        ("java", "java"),
+        ("c", "c h"),
+        ("cpp", "cc cpp cxx hpp hh"),
+        ("csharp", "cs"),
+        ("php", "php"),
+        ("yaml", "yml yaml"),
+        ("json", "json"),
+        ("toml", "toml"),
+        ("ini", "ini cfg"),
+        ("html", "html htm"),
+        ("css", "css"),
+        ("sql", "sql"),
+        ("make", "mk makefile"),
+        ("docker", "dockerfile"),
+    )
+    for ending in endings.split()
+}
+"""Which lexer colours a file, by its ending or its name without one."""
 _MORE = "--full shows all"
 _ODD = re.compile(r"[^ -~]")
+
+
+Painted = tuple[int, int, str]
+"""Columns from the first to before the last, and the parameters of an SGR sequence."""
 
 
 class CodeLine(str):
     """A line of code on the screen; `start` is the column where the code begins."""
 
     start: int
+    lexer: str = ""
+    """The name of the lexer for its colours; nothing for a text without."""
 
     @classmethod
     def of(cls, head: str, piece: str) -> CodeLine:
@@ -189,19 +225,27 @@ def numbered(text: str, *, width: int = WIDTH, limit: int | None = None, first: 
     for number, line in enumerate(source, start=first):
         label = str(number).rjust(size)
         for piece in wrapped(line, width - size - 3 - len(GUTTER)):
-            lines.append(CodeLine.of(f"  {label} {GUTTER}", piece))
+            row = CodeLine.of(f"  {label} {GUTTER}", piece)
+            row.lexer = "python"
+            lines.append(row)
             label = " " * size
     return clipped(lines, limit)
 
 
 def diff_lines(
-    text: TextChange, *, width: int = WIDTH, context: int | None = CONTEXT, marks: Iterable[Mark] = ()
+    text: TextChange,
+    *,
+    width: int = WIDTH,
+    context: int | None = CONTEXT,
+    marks: Iterable[Mark] = (),
+    path: str = "",
 ) -> list[str]:
     """A file's change: the line's numbers before and after, our mark, the gutter, the file's own words."""
     marked: dict[tuple[bool, int], tuple[str, ...]] = {}
     for mark in marks:
         marked[mark.removed, mark.line] = (*marked.get((mark.removed, mark.line), ()), mark.what)
     size = len(str(max(len(text.old), len(text.new))))
+    lexer = _LEXERS.get(path.rpartition("/")[2].lower().rpartition(".")[2], "")
     lines: list[str] = []
     for row in text.rows(context):
         if isinstance(row, Fold):
@@ -219,7 +263,7 @@ def diff_lines(
             place = 0
             for piece in wrapped(text_shown, width - 2 * size - 6 - len(GUTTER)):
                 line = DiffRow(f"{'!' if said else ' '} {label} {row.mark} {GUTTER}{piece}")
-                line.start, line.mark, line.said = len(line) - len(piece), row.mark, said
+                line.start, line.mark, line.said, line.lexer = len(line) - len(piece), row.mark, said, lexer
                 line.numbers, line.digits = (row.old, row.new), size
                 line.changed = _within(changed, place, place + len(piece), line.start)
                 lines.append(line)
@@ -296,33 +340,51 @@ def fitted(line: str, *, width: int = WIDTH) -> list[str]:
     return [f"{head if number == 0 else ' ' * len(head)}{GUTTER}{piece}" for number, piece in enumerate(pieces)]
 
 
-def painted(line: str) -> str:
-    """A line of the screen in color: removing the SGR sequences gives `line`."""
+def painted(line: str, styles: Sequence[Painted] = ()) -> str:
+    """A line of the screen in color: removing the SGR sequences gives `line`. `styles` are those of its code, in
+    order, in columns from where it starts. What changed in a line is in reverse.
+    """
     if isinstance(line, Title):
         return f"\x1b[1m{line}\x1b[0m"
-    if isinstance(line, DiffRow):
-        return _inverted(line)
-    if isinstance(line, CodeLine):
-        return line[: line.start] + _highlighted(line[line.start :])
-    return line
+    start = line.start if isinstance(line, CodeLine) else 0
+    reverse = [(low, high, "7") for low, high in line.changed] if isinstance(line, DiffRow) else []
+    spans = [*((low + start, high + start, style) for low, high, style in styles), *reverse]
+    cuts = sorted({0, len(line), *(place for span in spans for place in span[:2])})
+    made = []
+    for low, high in pairwise(cuts):
+        given = ";".join(style for first, last, style in spans if first <= low and high <= last)
+        made.append(f"\x1b[{given}m{line[low:high]}\x1b[0m" if given else line[low:high])
+    return "".join(made)
 
 
-def _inverted(line: DiffRow) -> str:
-    """The words that changed in reverse."""
-    made, at = "", 0
-    for start, end in line.changed:
-        made += f"{line[at:start]}\x1b[7m{line[start:end]}\x1b[27m"
-        at = end
-    return made + line[at:]
+def painted_lines(lines: Sequence[str]) -> list[str]:
+    """The lines of a screen in colour: removing the SGR sequences gives the lines."""
+    if not any(isinstance(line, CodeLine) and line.lexer for line in lines):
+        return [painted(line) for line in lines]
+    made: list[str] = []
+    with_lexer = groupby(lines, key=lambda line: line.lexer if isinstance(line, CodeLine) else "")
+    with LexerProcess() as process:
+        for lexer, group in with_lexer:
+            rows = list(group)
+            text = "\n".join(row[row.start :] for row in rows if isinstance(row, CodeLine))
+            found = process.colours(lexer, text) if lexer else None
+            made += [painted(row) for row in rows] if found is None else _coloured(rows, found)
+    return made
 
 
-def _highlighted(code: str) -> str:
-    from pygments import highlight
-    from pygments.formatters import TerminalFormatter
-    from pygments.lexers import PythonLexer
-
-    text: str = highlight(code, PythonLexer(stripnl=False, ensurenl=False), TerminalFormatter(bg="dark"))
-    return text.removesuffix("\n")
+def _coloured(rows: Iterable[str], pieces: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Rows with the styles of the pieces that their code is made of."""
+    by_row: list[list[Painted]] = [[]]
+    column = 0
+    for style, text in pieces:
+        for number, part in enumerate(text.split("\n")):
+            if number:
+                by_row.append([])
+                column = 0
+            if part and STYLES[style]:
+                by_row[-1].append((column, column + len(part), STYLES[style]))
+            column += len(part)
+    return (painted(row, styles) for row, styles in zip(rows, by_row, strict=True))
 
 
 def render_sections(
@@ -370,7 +432,9 @@ def _item(item: Item, width: int, full: bool, files: FileLines | None = None) ->
             lines += _item(part, width, full)
         if files is not None:
             return files(item, lines)
-        return lines + (diff_lines(item.text, width=width, marks=item.marks) if item.text is not None else [])
+        return lines + (
+            diff_lines(item.text, width=width, marks=item.marks, path=item.path) if item.text is not None else []
+        )
     head = own(item.head, width=width) if item.head else []
     if isinstance(item, Listing):
         return head + numbered(item.text, width=width, limit=None if full else item.most)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final, TextIO
 
-from threegate.approval.shown.escaped_lines import painted, safe
+from threegate.approval.shown.escaped_lines import painted_lines, safe
 
 _CONTINUED: Final = "  "
 _LEAST_COLUMNS: Final = 20
@@ -97,11 +97,12 @@ def _fitting(word: str, columns: int) -> int:
 
 def _write(lines: Iterable[str], stream: TextIO, *, folds: bool) -> None:
     colours = stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
-    for line in lines:
+    lines = list(lines)
+    for line, coloured in zip(lines, painted_lines(lines) if colours else lines, strict=True):
         first, *rest = _rows(line, stream, folds=folds)
         # A line that was changed or folded no longer has the columns that its colours were computed for.
         if colours and not rest and first == line:
-            first = painted(line)
+            first = coloured
         stream.write("".join(f"{row}\n" for row in (first, *rest)))
     stream.flush()
 

@@ -18,7 +18,7 @@ from threegate.plugins.changes.action import Changes, JobChange, ProjectPlace
 from threegate.plugins.changes.change_tar import ChangeSet
 from threegate.plugins.changes.path_rules import link_parts
 from threegate.plugins.changes.run_later import LinkNames, is_source, why_link_runs_later, why_runs_later
-from threegate.plugins.changes.table import EXECUTABLE, LINK, ChangeSetError, Row, count_changes
+from threegate.plugins.changes.table import EXECUTABLE, LINK, ChangeSetError, Row, count_changes, same_bytes
 from threegate.plugins.changes.trees import Tree
 from threegate.request.shown_whole import why_not_plain
 from threegate.review.line_diff import differing
@@ -60,10 +60,12 @@ class ChangedPath:
 
 
 class PathDiff(NamedTuple):
-    """One path's diff, None where there is none; `why` the old bytes or all of it are not in it."""
+    """One path's diff, None where there is none; `why` the old bytes are not in it."""
 
     text: TextChange | None
     why: str = ""
+    removed_bytes: int = 0
+    """Bytes of a file that is not there afterwards."""
 
 
 def changed_paths(change: ChangeSet, stream: BinaryIO) -> list[ChangedPath]:
@@ -112,6 +114,27 @@ def job_change(paths: Sequence[ChangedPath], change: ChangeSet, project: Project
     )
 
 
+def renamed(change: ChangeSet, stream: BinaryIO, paths: Sequence[ChangedPath]) -> dict[str, str]:
+    """New path → old path of what has the same bytes and mode under another name, and runs no sooner by it.
+
+    What is made to run by its new name, and what hides something, stays a deletion and an addition, so that all of it
+    is read.
+    """
+    found = {}
+    news = {item.row.path: item for item in paths}
+    for old, new in same_bytes([item.row for item in paths]):
+        head = b""
+        if new.path in change.places:
+            stream.seek(change.places[new.path][0])
+            head = stream.read(min(change.places[new.path][1], limits.CHANGE_HEAD_BYTES))
+        executable = new.after is not None and new.after.mode == EXECUTABLE
+        ran = why_runs_later(old.path, executable=executable, head=head) is not None
+        item = news[new.path]
+        if not item.hidden and (ran or (item.later is None and (is_source(old.path) or not item.source))):
+            found[new.path] = old.path
+    return found
+
+
 def check_said(said: Changes, change: ChangeSet) -> None:
     """Refuse a request whose `## Changes` is not what its archive is. Raises ChangeSetError."""
     if said.sha256 != change.sha256:
@@ -125,23 +148,27 @@ def check_said(said: Changes, change: ChangeSet) -> None:
             raise ChangeSetError("## Changes names a path that changes.tar does not change in this way")
 
 
-def path_diff(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath) -> PathDiff:
+def path_diff(
+    project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath, *, left: int = limits.CHANGE_SHOWN_BYTES
+) -> PathDiff:
     """One path's diff, without a head. Raises OSError for the archive, never for the project's file.
 
     An old file that cannot be read, is not text, or is too large is left out, with the reason: all of the new one is
-    shown then. What is hidden is in its lines as it is: a screen writes it as an escape.
+    shown then. `left` is how much is still shown of what is deleted. What is hidden is in its lines as it is: a screen
+    writes it as an escape.
     """
     row = item.row
-    if row.after is None or not row.after.file or item.unseen or row.change == "mode":
+    if item.unseen or row.change == "mode":
         return PathDiff(None)
     old, why = b"", ""
+    stays = row.after is not None and row.after.file
     if row.before is not None and row.before.file:
         try:
-            old, why = _old_bytes(project, row.path)
+            old, why = _old_bytes(project, row.path, limits.CHANGE_SHOWN_BYTES if stays else left, deleted=not stays)
         except OSError as error:
             why = f"it cannot be read ({error.strerror or type(error).__name__})"
-    text = text_change(old, change.read(stream, row.path))
-    return PathDiff(text, why and f"the project's file is not shown, only the new one: {why}")
+    text = text_change(old, change.read(stream, row.path) if stays else b"")
+    return PathDiff(text, why, 0 if stays else len(old))
 
 
 def text_change(old: bytes, new: bytes) -> TextChange | None:
@@ -158,13 +185,14 @@ def text_change(old: bytes, new: bytes) -> TextChange | None:
     return TextChange(tuple(before), tuple(after), tuple(pieces), before_ends, after_ends, *words)
 
 
-def _old_bytes(project: Tree, path: str) -> tuple[bytes, str]:
+def _old_bytes(project: Tree, path: str, most: int, *, deleted: bool) -> tuple[bytes, str]:
     """The project's file, or why it is not shown. Raises OSError."""
     present = project.look(path)
     if present is None or present.kind != "file":
         return b"", "it is gone"
-    if present.size > limits.CHANGE_SHOWN_BYTES:
-        return b"", f"it has {present.size} bytes, and at most {limits.CHANGE_SHOWN_BYTES} are compared"
+    if present.size > most:
+        which = "of all deleted files together" if deleted else "at most"
+        return b"", f"it has {present.size} bytes, and {which} {limits.CHANGE_SHOWN_BYTES} are shown"
     data = b"".join(project.chunks(path))
     why = _why_no_text(data)
     return (b"", why) if why else (data, "")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import BinaryIO, Final
@@ -22,14 +22,14 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
 from threegate.core.file_diff import Mark
 from threegate.core.screen_parts import Field, FileDiff, Item, Note
-from threegate.plugins.changes.change_facts import ChangedPath, path_diff
+from threegate.plugins.changes.change_facts import ChangedPath, PathDiff, path_diff, renamed
 from threegate.plugins.changes.change_tar import ChangeSet
 from threegate.plugins.changes.commit_chain import CarriedCommit
 from threegate.plugins.changes.marks import marks_of
 from threegate.plugins.changes.projects import hold_project
 from threegate.plugins.changes.requested_change import RequestedChange
 from threegate.plugins.changes.run_later import PACKAGES, LinkNames
-from threegate.plugins.changes.table import EXECUTABLE, LINK, Change, Row
+from threegate.plugins.changes.table import EXECUTABLE, FILE, LINK, Change, Row, TableNode
 from threegate.plugins.changes.trees import HeldTree, Tree, TreeEntry, TreeTooLarge
 from threegate.request.backend import Opened
 
@@ -39,6 +39,12 @@ _LABELS: Final[dict[Change, str]] = {
     "delete": "DELETED",
     "mode": "MODE",
     "type": "ANOTHER KIND",
+}
+_HEADS: Final = {
+    "first": "links, changes of type or mode, deletions, and hidden characters:",
+    "later": "files that run later by themselves:",
+    "source": "program source, which runs when someone runs the project:",
+    "rest": "all others:",
 }
 _KINDS: Final = {"100644": "file", "100755": "executable file", "120000": "symlink", "040755": "folder"}
 
@@ -69,8 +75,7 @@ def _commits(project: Tree, requested: RequestedChange) -> Iterator[Item]:
         said = commit.message if branch is None else branch.commits[number - 1][1]
         yield Field(f"commit {number}", said.partition("\n")[0])  # the whole message is on the card
         before.rows = {item.row.path: item.row for item in paths}
-        for item in sorted(paths, key=ChangedPath.order):
-            yield _path(before, commit.change, io.BytesIO(commit.data), item)
+        yield from _paths(before, commit.change, io.BytesIO(commit.data), sorted(paths, key=ChangedPath.order))
         for item in paths:
             before.commits[item.row.path] = commit
 
@@ -117,24 +122,39 @@ class _Before:
 
 
 def _items(project: HeldTree, requested: RequestedChange, stream: BinaryIO) -> Iterator[Item]:
-    heads = {
-        "first": "links, changes of type or mode, deletions, and hidden characters:",
-        "later": "files that run later by themselves:",
-        "source": "program source, which runs when someone runs the project:",
-        "rest": "all others:",
-    }
-    last = ""
     links, complete = _links(project, requested)
     if not complete:
         yield Note(
             f"of the project's {limits.CHANGE_LINK_WALK} and more names not all were searched for links to these"
         )
-    for item in sorted((_by_links(item, links) for item in requested.paths), key=ChangedPath.order):
+    paths = sorted((_by_links(item, links) for item in requested.paths), key=ChangedPath.order)
+    yield from _paths(project, requested.change, stream, paths, _HEADS)
+
+
+def _paths(
+    project: Tree,
+    change: ChangeSet,
+    stream: BinaryIO,
+    paths: Sequence[ChangedPath],
+    heads: Mapping[str, str] | None = None,
+) -> Iterator[Note | FileDiff]:
+    """Each path in this order, a renamed one once, with the heads of the parts that they are in."""
+    old_paths = renamed(change, stream, paths)
+    moved = set(old_paths.values())
+    last, left = "", limits.CHANGE_SHOWN_BYTES
+    for item in paths:
+        if item.row.path in moved:
+            continue
         part = "first" if item.first else "later" if item.later else "source" if item.source else "rest"
-        if part != last:
+        if heads is not None and part != last:
             yield Note(heads[part])
             last = part
-        yield _path(project, requested.change, stream, item)
+        if item.row.path in old_paths:
+            yield _renamed(item, old_paths[item.row.path], change)
+            continue
+        found = path_diff(project, change, stream, item, left=left)
+        left -= found.removed_bytes
+        yield _path(project, change, item, found)
 
 
 def _links(project: HeldTree, requested: RequestedChange) -> tuple[LinkNames, bool]:
@@ -161,57 +181,98 @@ def _by_links(item: ChangedPath, links: LinkNames) -> ChangedPath:
     return item if why is None else replace(item, later=f"{why} (the link is in the project)")
 
 
-def _path(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath) -> FileDiff:
-    row, found = item.row, path_diff(project, change, stream, item)
-    about = [*_about(change, item), *([Note(found.why)] if found.why else [])]
-    if item.size == 0 and row.change == "add" and row.after is not None and row.after.file:
-        about.append(Note("is empty"))
-    before, after = ("" if side is None else f"{side.mode} {side.sha256}" for side in (row.before, row.after))
-    side = row.after or row.before
+def _path(project: Tree, change: ChangeSet, item: ChangedPath, found: PathDiff) -> FileDiff:
+    row = item.row
     lines = marks_of(row.path, found.text, runs=item.later is not None) if found.text is not None else ()
     return FileDiff(
         _LABELS[row.change],
         row.path,
-        tuple(about),
+        tuple(_about(project, change, item, found)),
         (*_whole(project, item), *lines),
         found.text,
-        before,
-        after,
-        kind=_KINDS[side.mode] if side is not None else "",
+        _node(row.before),
+        _node(row.after),
+        kind=_kind(row),
     )
+
+
+def _renamed(item: ChangedPath, old_path: str, change: ChangeSet) -> FileDiff:
+    """A file or link with the same bytes under another name."""
+    row = item.row
+    assert row.after is not None
+    about: list[Field | Note] = [Note(f"same bytes: {size_text(item.size)}, sha256 {row.after.sha256}")]
+    if row.after.mode == LINK:
+        about = [Field("leads to", change.targets[row.path])]
+    node, marks = _node(row.after), tuple(_names(item))
+    return FileDiff("RENAMED", row.path, tuple(about), marks, None, node, node, kind=_kind(row), old_path=old_path)
+
+
+def _node(node: TableNode | None) -> str:
+    return "" if node is None else f"{node.mode} {node.sha256}"
+
+
+def _kind(row: Row) -> str:
+    node = row.after or row.before
+    return _KINDS[node.mode] if node is not None else ""
+
+
+def _names(item: ChangedPath) -> Iterator[Mark]:
+    """What is to be known of a file by its name and its new bytes."""
+    if item.later is not None:
+        yield Mark(0, f"RUNS LATER: {item.later}")
+    if item.hidden:
+        yield Mark(0, f"LOOK CLOSELY: {item.hidden}; below, whatever is hidden is written as an escape")
 
 
 def _whole(project: Tree, item: ChangedPath) -> Iterator[Mark]:
     """What is to be known of the file as a whole."""
     row = item.row
-    if item.later is not None:
-        yield Mark(0, f"RUNS LATER: {item.later}")
     if row.after is None and row.before is not None:
-        said = f": {_size(project, row.path)}, sha256 {row.before.sha256}" if row.before.file else ""
-        yield Mark(0, f"is deleted{said}")
+        yield Mark(0, f"is deleted{': ' * row.before.file}{_old_file(project, row)}")
     elif row.before is not None and row.after is not None and row.before.mode != row.after.mode:
         yield Mark(0, f"was: {_KINDS[row.before.mode]}; becomes: {_KINDS[row.after.mode]}")
-    if item.hidden:
-        yield Mark(0, f"LOOK CLOSELY: {item.hidden}; below, whatever is hidden is written as an escape")
+    yield from _names(item)
 
 
-def _about(change: ChangeSet, item: ChangedPath) -> Iterator[Field | Note]:
+def _about(project: Tree, change: ChangeSet, item: ChangedPath, found: PathDiff) -> Iterator[Field | Note]:
     row = item.row
-    if (
-        row.after is not None
-        and row.after.mode != "100644"
-        and (row.before is None or row.before.mode == row.after.mode)
-    ):
+    if row.after is not None and row.after.mode != FILE and (row.before is None or row.before.mode == row.after.mode):
         yield Note(f"is: {_KINDS[row.after.mode]}")
+    if row.before is not None and row.before.mode == LINK:
+        yield _led_to(project, row.path)
     if row.after is not None and row.after.mode == LINK:
         yield Field("leads to", change.targets[row.path])
+    if row.change == "mode":
+        yield Note("same bytes")
+    if found.why:
+        new = row.after is not None and row.after.file
+        yield Note(f"the project's file is not shown{', only the new one' * new}: {found.why}")
     if item.unseen and row.after is not None:
         yield Note(f"not shown: {item.unseen}")
-        yield Note(f"{size_text(item.size)}, sha256 {row.after.sha256}")
+    if row.after is not None and (item.unseen or found.why) and (said := _old_file(project, row)):
+        yield Note(f"before: {said}")
+    if item.unseen and row.after is not None:
+        yield Note(f"{'after: ' * (row.before is not None)}{size_text(item.size)}, sha256 {row.after.sha256}")
+    if item.size == 0 and row.change == "add" and row.after is not None and row.after.file:
+        yield Note("is empty")
+
+
+def _led_to(project: Tree, path: str) -> Field | Note:
+    """Where a link of the project leads to."""
+    try:
+        return Field("led to", project.target(path).decode("utf-8", "surrogateescape"))
+    except OSError as error:
+        return Note(f"where it led to cannot be read ({error.strerror or type(error).__name__})")
+
+
+def _old_file(project: Tree, row: Row) -> str:
+    """Size and digest of a file before; nothing of what was none."""
+    before = row.before
+    return f"{_size(project, row.path)}, sha256 {before.sha256}" if before is not None and before.file else ""
 
 
 def _size(project: Tree, path: str) -> str:
-    """The size of what is deleted."""
+    """The size of a file of the project."""
     try:
         present = project.look(path)
     except OSError as error:

@@ -145,9 +145,9 @@ _RUN: Final = re.compile(r"[A-Za-z0-9+/=_-]{60,}")
 """What base64 and hexadecimal text are made of."""
 _DIGEST: Final = re.compile(r"(?i)sha-?\d|md5|integrity|digest|checksum|hash")
 _HEX: Final = re.compile(r"[0-9a-fA-F]+")
-_DIGEST_DIGITS: Final = 64
+_SHA256_HEX: Final = 64
 """Hexadecimal digits of a SHA-256, which is in many texts."""
-_DIGEST_LETTERS: Final = 100
+_SHA512_BASE64: Final = 100
 """A SHA-512 in base64 is shorter."""
 _URL_HOST: Final = re.compile(
     r"(?i)\b[a-z][a-z0-9+.-]{1,15}://(?:[^\s/@\"'<>]{1,100}@)?([a-z0-9][a-z0-9.-]{0,252}|\[[0-9a-f:.]{2,45}\])"
@@ -268,12 +268,12 @@ def _encoded(run: str, line: str) -> bool:
     """Whether a long run of letters and digits is text in another form, and not a name, a path or a digest."""
     digest = _DIGEST.search(line) is not None
     if _HEX.fullmatch(run):
-        return len(run) > _DIGEST_DIGITS and not digest
+        return len(run) > _SHA256_HEX and not digest
     signs = sum(map(run.count, "/_-="))
     digits, upper = sum(map(str.isdigit, run)), sum(map(str.isupper, run))
     lower = len(run) - digits - upper - signs - run.count("+")
     mixed = 30 * digits >= len(run) and 10 * min(upper, lower) >= len(run) and 10 * signs <= len(run)
-    return mixed and not (digest and len(run) <= _DIGEST_LETTERS)
+    return mixed and not (digest and len(run) <= _SHA512_BASE64)
 
 
 def _hosts(text: str) -> frozenset[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Literal
@@ -132,6 +132,31 @@ def count_changes(rows: Iterable[Row]) -> dict[Change, int]:
     counted = Counter(row.change for row in rows)
     kinds: tuple[Change, ...] = ("add", "modify", "delete", "mode", "type")
     return {kind: counted[kind] for kind in kinds}
+
+
+def same_bytes(rows: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
+    """A deleted path and an added one of the same bytes and mode, each at most once: of several those whose names are
+    the same, otherwise in the order of the table.
+    """
+    gone: dict[TableNode, list[Row]] = {}
+    come: list[Row] = []
+    for row in rows:
+        if row.before is None and row.after is not None and not row.after.folder:
+            come.append(row)
+        elif row.before is not None and row.after is None and not row.before.folder:
+            gone.setdefault(row.before, []).append(row)
+    for named in (True, False):
+        left = []
+        for new in come:
+            assert new.after is not None
+            found = (old for old in gone.get(new.after, ()) if not named or old.parts[-1] == new.parts[-1])
+            old = next(found, None)
+            if old is None:
+                left.append(new)
+                continue
+            gone[new.after].remove(old)
+            yield old, new
+        come = left
 
 
 def _order(row: Row) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from tests.plugins.changes.trees_on_disk import build, made
 from threegate.approval.shown.escaped_lines import DiffRow, render_sections
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
-from threegate.core.screen_parts import Section
+from threegate.core.screen_parts import Item, Section
 from threegate.plugins.changes.action import ProjectChange, ProjectPlace, change_facts
 from threegate.plugins.changes.change_draft import said_changes
 from threegate.plugins.changes.change_facts import changed_paths, job_change
@@ -43,9 +43,13 @@ class Screen:
         self._requested = RequestedChange(action=asked.bound(self.job), change=change, paths=paths)
         self._copy = InputCopy("changes.tar", sha256_hex(data), len(data), archive)
 
+    def items(self) -> tuple[Item, ...]:
+        """What all screens are made from."""
+        return change_items(self._requested, self._copy)
+
     def lines(self) -> list[str]:
         """As `approve --full` prints them."""
-        return render_sections([Section("change", change_items(self._requested, self._copy))], full=True)
+        return render_sections([Section("change", self.items())], full=True)
 
     def differing(self) -> list[str]:
         """The lines of the diff that are removed or added."""
@@ -119,7 +123,7 @@ def test_what_has_no_diff_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert screen.job.unseen == 1 and "1 shown by size and digest only" in screen.card()
     screen = Screen(tmp_path / "2", {"a": "1\n" * 50}, {"a": "2\n"})
     monkeypatch.setattr(limits, "CHANGE_SHOWN_BYTES", 99)
-    assert "it has 100 bytes, and at most 99 are compared" in " ".join(" ".join(screen.lines()).split())
+    assert "it has 100 bytes, and at most 99 are shown" in " ".join(" ".join(screen.lines()).split())
 
 
 def test_a_file_that_cannot_be_read_takes_no_other_diff_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
