@@ -1,4 +1,4 @@
-"""What a change becomes is chosen while it is read: in the application with `v`, in the plain review with `d`."""
+"""What a change becomes is chosen while it is read: in the application with `o`, in the plain review with `d`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def approved(here: Branching, name: str) -> str:
 
 
 def test_the_key_opens_it_again_as_the_next_choice(here: Branching) -> None:
-    """What was read before the key does not count: the other choice is read from its first line."""
+    """Lines of the files that were read before the key count, what the other choice does is read anew."""
     path = draft(here)
     app = OperatorApp(Workspace(here.place.root), undecided=True, key=here.place.key)
 
@@ -42,8 +42,8 @@ def test_the_key_opens_it_again_as_the_next_choice(here: Branching) -> None:
         lines = await open_first(pilot)
         first = "\n".join(await read_all(pilot, lines))
         assert "or deliver   branch" in first and "delivers" not in first
-        assert "v Deliver" in rows(app)[-1]
-        await pilot.press("v")
+        assert "o Or deliver" in rows(app)[-1]
+        await pilot.press("o")
         await until(pilot, lambda: any("or deliver   tree" in str(line) for line in lines.lines))
         assert any("one commit on the new branch" in str(line) for line in lines.lines)
         assert app.screen.query_one(Lines).unseen > 0

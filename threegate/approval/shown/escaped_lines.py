@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
 
-from threegate.core.file_diff import CONTEXT, Fold, Mark, Span, TextChange, said_of
+from threegate.core.file_diff import CONTEXT, DiffLine, Fold, Mark, Span, TextChange, said_of
 from threegate.core.printable import escape_of, is_plain, stands_alone
 from threegate.core.screen_parts import Fact, Field, FileDiff, Item, Listing, Note, Section
 from threegate.core.syntax_colours import STYLES, LexerProcess
@@ -87,10 +87,40 @@ class DiffRow(CodeLine):
     """
 
     mark: str
+    numbers: tuple[int, int]
+    """Of the line, before and after; 0 where it is not. The rows of one long line have the same."""
+    digits: int
+    """Columns of each of the two numbers."""
     said: tuple[str, ...] = ()
     """What a person must not miss of the line, in our words. Its row begins with an exclamation mark."""
     changed: tuple[Span, ...] = ()
     """Which columns show what changed within the line; nothing where all of it did."""
+
+
+def with_one_number(row: DiffRow, *, old: bool) -> DiffRow:
+    """The row with only the number before, or after."""
+    at, size = 2, row.digits
+    first, second = row[at : at + size], row[at + size + 1 : at + 2 * size + 1]
+    made = DiffRow(f"{row[:at]}{first if old else second}{row[at + 2 * size + 1 :]}")
+    vars(made).update(vars(row))
+    made.start = row.start - size - 1
+    made.changed = tuple((start - size - 1, end - size - 1) for start, end in row.changed)
+    return made
+
+
+class FoldRow(str):
+    """A line that counts equal lines of a file which are not shown."""
+
+
+class PartRow(str):
+    """A line that counts equal characters of a long line; `mark` and `numbers` are those of the long line's rows."""
+
+    mark: str
+    numbers: tuple[int, int]
+
+
+FileLines = Callable[[FileDiff, list[str]], list[str]]
+"""A file and the lines of its head → the lines of all of it."""
 
 
 class Title(str):
@@ -219,13 +249,13 @@ def diff_lines(
     lines: list[str] = []
     for row in text.rows(context):
         if isinstance(row, Fold):
-            lines.append(f"  > {row.lines} equal lines")
+            lines.append(FoldRow(f"  > {row.lines} equal lines"))
             continue
         label = f"{row.old or '':>{size}} {row.new or '':>{size}}"
         said = marked.get((row.mark == "-", row.old if row.mark == "-" else row.new), ())
         at = 0
         for start, end in row.shown():
-            lines += _equal_part(start - at)
+            lines += _equal_part(row, start - at)
             at = end
             text_shown, changed = _escaped(
                 row.text[start:end], [(low - start, high - start) for low, high in row.changed]
@@ -234,17 +264,22 @@ def diff_lines(
             for piece in wrapped(text_shown, width - 2 * size - 6 - len(GUTTER)):
                 line = DiffRow(f"{'!' if said else ' '} {label} {row.mark} {GUTTER}{piece}")
                 line.start, line.mark, line.said, line.lexer = len(line) - len(piece), row.mark, said, lexer
+                line.numbers, line.digits = (row.old, row.new), size
                 line.changed = _within(changed, place, place + len(piece), line.start)
                 lines.append(line)
                 label, said, place = " " * len(label), (), place + len(piece)
-        lines += _equal_part(len(row.text) - at)
+        lines += _equal_part(row, len(row.text) - at)
         if not row.ends:
             lines.append("  > the file ends here, without a line end")
     return lines
 
 
-def _equal_part(size: int) -> list[str]:
-    return [f"  > {size} equal characters of this line"] if size else []
+def _equal_part(line: DiffLine, size: int) -> list[str]:
+    if not size:
+        return []
+    row = PartRow(f"  > {size} equal characters of this line")
+    row.mark, row.numbers = line.mark, (line.old, line.new)
+    return [row]
 
 
 def _escaped(text: str, changed: Iterable[Span]) -> tuple[str, list[Span]]:
@@ -352,8 +387,12 @@ def _coloured(rows: Iterable[str], pieces: Iterable[tuple[str, str]]) -> Iterato
     return (painted(row, styles) for row, styles in zip(rows, by_row, strict=True))
 
 
-def render_sections(sections: Iterable[Section], *, width: int = WIDTH, full: bool = False) -> list[str]:
-    """Parts as lines, in order; what is left out is named below the first heading."""
+def render_sections(
+    sections: Iterable[Section], *, width: int = WIDTH, full: bool = False, files: FileLines | None = None
+) -> list[str]:
+    """Parts as lines, in order; what is left out is named below the first heading. `files` puts the lines of a file
+    below its head in another way.
+    """
     first: list[str] = []
     rest: list[str] = []
     cuts: list[str] = []
@@ -364,7 +403,7 @@ def render_sections(sections: Iterable[Section], *, width: int = WIDTH, full: bo
         titles = [Title(line) for line in own(f"== {section.title}", width=width, indent=0)]
         (rest if first else first).extend(("", *titles))
         for item in section.items:
-            lines = _item(item, width, full)
+            lines = _item(item, width, full, files)
             cuts += [f"{line.left} lines of {_called(item)}" for line in lines if isinstance(line, Cut)]
             rest += lines
     if cuts:
@@ -376,7 +415,7 @@ def _called(item: Item) -> str:
     return "a note" if isinstance(item, Note) else item.label
 
 
-def _item(item: Item, width: int, full: bool) -> list[str]:
+def _item(item: Item, width: int, full: bool, files: FileLines | None = None) -> list[str]:
     if isinstance(item, Field):
         return field(item.label, item.value, width=width, limit=None if full else item.most)
     if isinstance(item, Fact):
@@ -391,6 +430,8 @@ def _item(item: Item, width: int, full: bool) -> list[str]:
             lines += own(note, width=width)
         for part in item.about:
             lines += _item(part, width, full)
+        if files is not None:
+            return files(item, lines)
         return lines + (
             diff_lines(item.text, width=width, marks=item.marks, path=item.path) if item.text is not None else []
         )

@@ -15,7 +15,9 @@ from threegate.approval.shown.escaped_lines import Cut
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """`seconds` from the first line shown to the decision. `whole`: every line was on the screen and none was cut."""
+    """`seconds` from the first line shown to the decision, without the time in which it was closed. `whole`: every line
+    was on the screen and none was cut; equal lines of a file need not be.
+    """
 
     seconds: int
     whole: bool
@@ -24,7 +26,9 @@ class Reading:
 class Reader:
     """Starts when the first lines are shown."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: int = 0) -> None:
+        """`before`: seconds for which it was open earlier, if it was."""
+        self._before = before
         self._began: float | None = None
         self._cut = True
 
@@ -36,4 +40,4 @@ class Reader:
     def read(self, *, unseen: int = 0) -> Reading:
         """The record at the time of the decision; `unseen` lines were never on the screen, if the screen can tell."""
         began = self._began or time.monotonic()
-        return Reading(round(time.monotonic() - began), not self._cut and not unseen)
+        return Reading(self._before + round(time.monotonic() - began), not self._cut and not unseen)

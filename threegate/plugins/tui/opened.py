@@ -6,12 +6,13 @@ here is only shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
-from threegate.approval.shown.escaped_lines import quoted, render_sections
+from threegate.approval.shown.escaped_lines import FileLines, quoted, render_sections
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
+from threegate.core.screen_parts import FileDiff, Section
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
 from threegate.request.model import Delivery
@@ -19,7 +20,7 @@ from threegate.review.countersign import open_waiting
 from threegate.review.request_view import RequestView, view_request, view_sections
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import Draft, InvalidDraft, ReviewedDraft, open_reviewed_draft, read_draft
-from threegate.review.screen import render_invalid, render_reviewed_draft
+from threegate.review.screen import render_invalid
 from threegate.review.status import RequestEntry, is_draft_folder
 
 
@@ -37,20 +38,35 @@ class Opened:
     problem: ThreeGateError | None = None
     """Why it cannot be decided on now."""
 
-    def lines(self, *, width: int, full: bool) -> list[str]:
-        """All of its lines."""
-        if self.view is not None:
-            view = self.view
-            if self.reviewed is not None:
-                settings = self.context.policy.settings
-                view = replace(view, sections=tuple(review_sections(self.reviewed, settings, operator=self.operator)))
-            return render_sections(view_sections(view), width=width, full=full)
-        if self.reviewed is not None:
-            settings = self.context.policy.settings
-            return render_reviewed_draft(self.reviewed, settings, operator=self.operator, width=width, full=full)
+    sections: tuple[Section, ...] = ()
+    """What is shown of it, made once."""
+
+    @property
+    def digest(self) -> str:
+        """Of the bytes that are decided on; the path, if nothing is."""
+        return self.reviewed.request.sha256 if self.reviewed is not None else str(self.entry.path)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether it changes files."""
+        return any(isinstance(item, FileDiff) for section in self.sections for item in section.items)
+
+    def lines(self, *, width: int, full: bool, files: FileLines | None = None) -> list[str]:
+        """All of its lines; `files` as in `render_sections`."""
+        if self.sections or self.view is not None:
+            return render_sections(self.sections, width=width, full=full, files=files)
         if isinstance(self.problem, InvalidDraft):
             return render_invalid(self.problem, width=width)
         return quoted(str(self.problem or ""), width=width)
+
+    def shown(self) -> Opened:
+        """The same with its sections."""
+        made: Iterable[Section] = ()
+        if self.reviewed is not None:
+            made = review_sections(self.reviewed, self.context.policy.settings, operator=self.operator)
+        if self.view is not None:
+            made = view_sections(replace(self.view, sections=tuple(made)) if self.reviewed is not None else self.view)
+        return replace(self, sections=tuple(made))
 
 
 @contextmanager
@@ -81,4 +97,4 @@ def open_request(
         except OSError as error:
             why = f"it cannot be read now ({error.strerror}); it may have moved to another folder"
             opened = replace(opened, view=None, problem=InvalidInput(why))
-        yield opened
+        yield opened.shown()

@@ -7,6 +7,7 @@ decided on.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -14,9 +15,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from rich.text import Text
+from textual import events
 from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Static
 from textual.worker import get_current_worker
@@ -26,9 +28,8 @@ from threegate.acts.cancel import CANCEL, cancel_about, cancel_request
 from threegate.acts.reject import REJECT, reject_about, reject_draft
 from threegate.acts.signed_acts import decide
 from threegate.acts.signing_key import Acting, acting_operator
-from threegate.approval.shown.escaped_lines import GUTTER, LEAST_WIDTH, WIDTH, Title, own, quoted, shown
+from threegate.approval.shown.escaped_lines import LEAST_WIDTH, WIDTH, Title, own, quoted, shown
 from threegate.approval.shown.messages import say
-from threegate.approval.shown.time_read import Reader, Reading
 from threegate.cli.application import Decided
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, TrailError, Unavailable
 from threegate.core.workspace import Workspace
@@ -36,8 +37,10 @@ from threegate.launch.context import Context, open_context
 from threegate.plugins.tui.input_screen import InputScreen
 from threegate.plugins.tui.lines import LEAST_HEIGHT, Lines
 from threegate.plugins.tui.opened import Opened, open_request
+from threegate.plugins.tui.reading_pane import ReadingPane
 from threegate.plugins.tui.request_list import RequestList, is_undecided
 from threegate.plugins.tui.screens import Confirm, ReasonScreen, TextScreen
+from threegate.plugins.tui.typed_ahead import TypedAhead, drop_pending
 from threegate.request.model import Delivery
 from threegate.review.compare import compare_with_last
 from threegate.review.countersign import countersign
@@ -58,16 +61,20 @@ _CANCEL_SECONDS: Final = 2.0
 _Result = TypeVar("_Result")
 
 _KEYS: Final = (
-    ("Enter", "open the request under the cursor"),
-    ("/", "filter by words of the name or the state; Esc shows all again"),
-    ("u", "list: undecided only, or everything; open request: leave it undecided and open the next one"),
-    ("space", "page down; PgUp, PgDn, arrows, j, k, Home and End move too"),
-    ("n", "the next line that has not been on the screen"),
+    ("Enter", "open the request under the cursor; after a search: the next hit"),
+    ("/", "list: filter by words, Esc shows all again; open request: search"),
+    ("u", "list: undecided only, or everything; open request: the next undecided"),
+    ("space", "read on: the page that begins with the next unseen line"),
+    ("PgDn", "page down; PgUp, arrows, j, k, Home and End move too"),
+    ("n, p", "the next file, the previous one"),
+    ("], [", "the next line that is marked (!), the previous one"),
+    ("t", "all files: * read, ~ read in part, ! marked"),
+    ("v", "all equal lines of files, or few; > is where some are left out"),
     ("f", "show everything; again: the short form"),
     ("i", "page through all inputs"),
     ("d", "differences from the last approved request of the same shape"),
     ("a", "approve a draft; asks y or n, then ssh-keygen asks"),
-    ("v", "what a change becomes: files, one commit, or each of the agent's commits; opens it again"),
+    ("o", "the next way to deliver a change: files, one commit, all commits"),
     ("c", "countersign a request that waits for further operators"),
     ("r", "reject a draft, with a reason for the agent"),
     ("x", "cancel what is approved or runs"),
@@ -98,12 +105,14 @@ class OperatorApp(App[None]):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen { background: $background; }
+    .opened #health { display: none; }
     .bar { height: 1; background: $primary-darken-2; color: $text; padding: 0 1; }
     #say { height: auto; max-height: 8; padding: 0 1; }
     #health { height: auto; max-height: 3; padding: 0 1; }
+    #say.silent { display: none; }
     #more { height: auto; max-height: 8; padding: 0 1; }
-    #filter { display: none; height: 3; }
-    #filter.asked { display: block; }
+    #filter, #find { display: none; height: 3; }
+    #filter.asked, #find.asked { display: block; }
     DataTable { height: 1fr; }
     Lines { height: 1fr; scrollbar-size: 0 0; overflow-x: hidden; }
     #list { width: 1fr; }
@@ -113,6 +122,11 @@ class OperatorApp(App[None]):
     .opened #list { display: none; }
     .split.opened #open { width: 80; }
     .split.opened #list { display: block; }
+    .split.tree #list { display: none; }
+    .split.tree #open { width: 1fr; }
+    #files { height: 1fr; border-right: vkey $primary-darken-2; }
+    #total { height: 1; padding: 0 1; text-style: bold; }
+    FileTree { height: 1fr; scrollbar-size: 0 0; overflow-x: hidden; }
     ModalScreen { align: center middle; background: $background 60%; }
     #box { width: 76; max-width: 100%; height: auto; border: heavy $warning; padding: 1 2; background: $surface; }
     """
@@ -140,6 +154,13 @@ class OperatorApp(App[None]):
         """Why everything must stop."""
         self.held = ExitStack()
         """The copies of the open request's inputs."""
+        self.typed_ahead = TypedAhead()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Notice each key before it does anything."""
+        if isinstance(event, events.Key):
+            self.typed_ahead.key(event.time)
+        await super().on_event(event)
 
     def fresh_context(self) -> Context:
         """Current settings and contracts."""
@@ -200,11 +221,9 @@ class RequestsScreen(Screen[None]):
         Binding("question_mark", "help", "Help"),
         Binding("a", "approve", "Approve"),
         Binding("c", "countersign", "Countersign"),
-        Binding("v", "deliver", "Deliver"),
+        Binding("o", "deliver", "Or deliver"),
         Binding("r", "reject", "Reject"),
         Binding("x", "cancel", "Cancel"),
-        Binding("n", "next_unseen", "Next"),
-        Binding("f", "full", "Full"),
         Binding("i", "inputs", "Inputs"),
         Binding("d", "difference", "Differs"),
         Binding("u", "undecided", "Undecided"),
@@ -220,9 +239,6 @@ class RequestsScreen(Screen[None]):
         """The request that is open or being read."""
         self._opened: Opened | None = None
         self._output: OutputLine | None = None
-        self._full = False
-        self._width = 0
-        self._reader = Reader()
         self._health = Readiness(self.app.workspace)
 
     def compose(self) -> ComposeResult:
@@ -230,10 +246,8 @@ class RequestsScreen(Screen[None]):
         yield Static(id="health", markup=False)
         with Horizontal():
             yield RequestList(self.app.workspace, undecided=self.app.undecided, ended=self.app.ended)
-            with Vertical(id="open"):
-                yield Static(Text("Enter opens a request here"), id="place", classes="bar", markup=False)
-                yield Lines(id="lines")
-        yield Static(id="say", markup=False)
+            yield ReadingPane()
+        yield Static(id="say", classes="silent", markup=False)
         yield Footer()
 
     def on_mount(self) -> None:
@@ -260,7 +274,7 @@ class RequestsScreen(Screen[None]):
         if output is not None and output != self._output:
             self._output = output
             row = Text(output_row(output, width=max(LEAST_WIDTH, min(WIDTH, self.size.width - 2))))
-            self.query_one("#say", Static).update(row)
+            self._tell(row)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Only the keys that have an effect now."""
@@ -272,7 +286,7 @@ class RequestsScreen(Screen[None]):
             "countersign": self._opened is not None and self._opened.approved is not None,
             "cancel": folder in ("approved", "running"),
             "ask_filter": not folder,
-            **dict.fromkeys(("next_unseen", "full", "inputs", "difference"), bool(folder)),
+            **dict.fromkeys(("inputs", "difference"), bool(folder)),
         }
         return needs.get(action, True)
 
@@ -282,17 +296,19 @@ class RequestsScreen(Screen[None]):
         """Read it completely."""
         self._open(event.line)
 
-    def _open(self, line: Line, deliver: Delivery | None = None) -> None:
+    def _open(self, line: Line, deliver: Delivery | None = None, *, told: str = "", itself: bool = False) -> None:
+        """Read it; `told` is what to say then, `itself` whether nobody chose it."""
         self._close("")
-        self._line, self._full, self._output = line, False, None
+        self._line, self._output = line, None
+        self.app.typed_ahead.opened(itself=itself)
         self.add_class("opened")
-        self.query_one("#place", Static).update(Text(shown(f"{line.state.upper()}  {GUTTER}{line.shown_file}")))
-        self.say("reading …")
+        self._pane.begin(line.state, line.shown_file)
+        self.say(told or "reading …")
         self.refresh_bindings()
         # Copying inputs may take a while, so the screen does not wait for it.
-        self.run_worker(partial(self._read, line, deliver), thread=True, exclusive=True)
+        self.run_worker(partial(self._read, line, deliver, told), thread=True, exclusive=True)
 
-    def _read(self, line: Line, deliver: Delivery | None) -> None:
+    def _read(self, line: Line, deliver: Delivery | None, told: str) -> None:
         worker = get_current_worker()
         held = ExitStack()
         operator = self.app.acting.name if self.app.acting else ""
@@ -308,68 +324,57 @@ class RequestsScreen(Screen[None]):
             held.close()
             return
         self.app.held.enter_context(held)
-        self.app.call_from_thread(self._show, opened)
+        self.app.call_from_thread(self._show, opened, told)
 
-    def _show(self, opened: Opened) -> None:
-        self._opened, self._reader = opened, Reader()
-        self.say("")
-        self.query_one(Lines).focus()
+    def _show(self, opened: Opened, told: str) -> None:
+        self._opened = opened
+        self.say(told)
+        self._pane.open(opened)
         self.refresh_bindings()
-        self.call_after_refresh(self._put)  # the pane has its width then
 
     def _close(self, told: str) -> None:
         """Close the request and remove copies of its inputs."""
         self.workers.cancel_node(self)
         self.app.held.close()
+        self._pane.close()
         self._line = self._opened = None
         self.remove_class("opened")
-        self.query_one("#place", Static).update(Text("Enter opens a request here"))
-        self.query_one(Lines).put(())
         self.query_one(DataTable).focus()
         self.say(told)
         self.refresh_bindings()
         self._renew()
 
+    @property
+    def _pane(self) -> ReadingPane:
+        return self.query_one(ReadingPane)
+
     def on_resize(self) -> None:
-        """Lines are made for the available width; they start from the top when it changes."""
+        """Lines are made for the available width."""
         self.set_class(self.size.width >= SPLIT_COLUMNS, "split")
-        if self._opened is not None:
-            self.call_after_refresh(self._put_for_width)
-
-    def _put_for_width(self) -> None:
-        if self._width != self._fitting():
-            self._put()
-
-    def _fitting(self) -> int:
-        return max(LEAST_WIDTH, min(WIDTH, self.query_one(Lines).size.width))
-
-    def _put(self) -> None:
-        if self._opened is not None:
-            self._width = self._fitting()
-            lines = self._opened.lines(width=self._width, full=self._full)
-            self._reader.shows(lines)
-            self.query_one(Lines).put(lines)
+        self._pane.resized()
 
     def on_screen_resume(self) -> None:
         """What a dialog covered is visible again."""
         self.query_one(Lines).look()
         self._renew()
 
-    def on_lines_seen(self) -> None:
-        """Show the current position, and count the unseen lines."""
-        if self._opened is None or self._line is None:
-            return
-        lines = self.query_one(Lines)
-        if not lines.lines:  # just opened: no line was seen
-            return
-        left = f"{lines.unseen} not seen yet" if lines.unseen else "all seen"
-        kind = "full" if self._full else "short"
-        text = f"{self._line.state.upper()}, {kind}: lines {lines.place}, {left}"
-        self.query_one("#place", Static).update(Text(text))
+    def on_reading_pane_painted(self) -> None:
+        """From now on, keys may be meant for this request."""
+        if self.app.typed_ahead.painted(time.monotonic()) and not self.app.is_headless:
+            drop_pending()
+
+    def on_reading_pane_told(self, event: ReadingPane.Told) -> None:
+        """Show what a key of the pane did."""
+        self.say(event.text)
 
     def say(self, text: str) -> None:
         """Show a message below the request."""
-        self.query_one("#say", Static).update(Text(shown(text)))
+        self._tell(Text(shown(text)))
+
+    def _tell(self, text: Text) -> None:
+        below = self.query_one("#say", Static)
+        below.update(text)
+        below.set_class(not text.plain, "silent")
 
     # ---- keys that only look
 
@@ -402,15 +407,21 @@ class RequestsScreen(Screen[None]):
             listed.undecided = not listed.undecided
             listed.renew()
             return
-        here = self._line.entry
-        listed.renew()
-        lines = listed.lines()
-        at = next((number for number, line in enumerate(lines) if line.entry.path == here.path), -1)
-        following = [line for line in (*lines[at + 1 :], *lines[: max(at, 0)]) if is_undecided(line)]
+        following = self._following()
         if following:
             self._open(following[0])
         else:
             self._close("nothing else is undecided")
+
+    def _following(self) -> list[Line]:
+        """What is undecided besides the open request: what is below it in the list, then what is above it."""
+        if self._line is None:
+            return []
+        here, listed = self._line.entry, self.query_one(RequestList)
+        listed.renew()
+        lines = listed.lines()
+        at = next((number for number, line in enumerate(lines) if line.entry.path == here.path), -1)
+        return [line for line in (*lines[at + 1 :], *lines[: max(at, 0)]) if is_undecided(line)]
 
     def action_ask_filter(self) -> None:
         """Open the filter."""
@@ -418,20 +429,12 @@ class RequestsScreen(Screen[None]):
 
     def action_leave(self) -> None:
         """Decide nothing; in the list: clear the filter."""
-        if self._line is not None:
+        if self._pane.searches:
+            self._pane.end_search()
+        elif self._line is not None:
             self._close("")
         else:
             self.query_one(RequestList).no_filter()
-
-    def action_next_unseen(self) -> None:
-        """The next line that has not been on the screen."""
-        if not self.query_one(Lines).next_unseen():
-            self.say("every line has been on the screen")
-
-    def action_full(self) -> None:
-        """Show everything; again: the short form."""
-        self._full = not self._full
-        self._put()
 
     def action_inputs(self) -> None:
         """Page through all of its inputs."""
@@ -468,6 +471,12 @@ class RequestsScreen(Screen[None]):
 
     # ---- keys that decide
 
+    def _meant(self) -> bool:
+        """Whether a key that decides can have been meant for the open request; reports why not."""
+        if self.app.typed_ahead.waits:
+            self.say("this request opened by itself: pause, then press the key again")
+        return not self.app.typed_ahead.waits
+
     def _ready(self) -> bool:
         """Whether every line was shown to an operator who can sign; reports why not."""
         lines = self.query_one(Lines)
@@ -480,9 +489,7 @@ class RequestsScreen(Screen[None]):
         elif not lines.lines:
             self.say("read it first: its lines are not on the screen yet")
         elif lines.unseen:
-            self.say(
-                f"read it first: {lines.unseen} lines have not been on the screen; n shows the next, space pages down"
-            )
+            self.say(f"read it first: {lines.unseen} lines have not been on the screen; space shows the next of them")
         else:
             return True
         return False
@@ -496,7 +503,7 @@ class RequestsScreen(Screen[None]):
         self._sign_after("Countersign as {}?", self._countersign)
 
     def _sign_after(self, question: str, act: Callable[[Opened, Acting], str]) -> None:
-        if self._ready() and self._opened is not None and self.app.acting is not None:
+        if self._meant() and self._ready() and self._opened is not None and self.app.acting is not None:
             acting = self.app.acting
             asked = Confirm(question.format(acting.name))
             self.app.push_screen(asked, partial(self._answered, partial(act, self._opened, acting)))
@@ -507,10 +514,11 @@ class RequestsScreen(Screen[None]):
         else:
             self.say("not approved; nothing was changed")
 
-    def _do(self, act: Callable[[], str]) -> None:
-        """Carry it out, and close the request with the result; an error is reported, and the request stays
-        open.
+    def _do(self, act: Callable[[], str], *, decides: bool = True) -> None:
+        """Carry it out, and close the request with the result; after a decision the next undecided one opens. An error
+        is reported, and the request stays open.
         """
+        following = self._following() if decides else []
         try:
             told = act()
         except TrailError as error:
@@ -520,7 +528,11 @@ class RequestsScreen(Screen[None]):
         except OSError as error:
             self.say(f"{error.filename or ''}: {error.strerror or error}")
         else:
-            self._close(told)
+            there = [line for line in following if line.entry.path.exists()]
+            if there:
+                self._open(there[0], told=told, itself=True)
+            else:
+                self._close(told)
 
     def _approve(self, opened: Opened, acting: Acting) -> str:
         """Seal, sign and promote what was on the screen; ssh-keygen may ask on the terminal."""
@@ -533,7 +545,7 @@ class RequestsScreen(Screen[None]):
         says = f"threegate: {reviewed.request.file_name} as {acting.name}; ssh-keygen may ask now"
         signed = self.app.at_terminal(says, lambda: sign(sealed, acting.key))
         actor = f"operator:{acting.name}"
-        done = promote(context, reviewed, sealed, signed, actor=actor, reading=self._reading())
+        done = promote(context, reviewed, sealed, signed, actor=actor, reading=self._pane.reading())
         self.app.done.approved.append(done)
         waits = "; waiting for further operators" if done.waits_for_quorum else ""
         return f"approved {done.path.name}{waits}{self._no_daemon()}"
@@ -544,7 +556,7 @@ class RequestsScreen(Screen[None]):
         self._refuse_other_policy(opened.context)
         says = f"threegate: {approved.path.name} as {acting.name}; ssh-keygen may ask now"
         done = self.app.at_terminal(
-            says, lambda: countersign(opened.context, approved, acting.name, acting.key, reading=self._reading())
+            says, lambda: countersign(opened.context, approved, acting.name, acting.key, reading=self._pane.reading())
         )
         missing = "waiting for another operator" if done.missing else "the quorum is met"
         return f"countersigned {approved.path.name}; {missing}{self._no_daemon()}"
@@ -556,11 +568,10 @@ class RequestsScreen(Screen[None]):
     def _no_daemon(self) -> str:
         return "" if self.app.workspace.daemon_lock_held() else "; no daemon is running: threegate run"
 
-    def _reading(self) -> Reading:
-        return self._reader.read(unseen=self.query_one(Lines).unseen)
-
     def action_reject(self) -> None:
         """Ask for a reason."""
+        if not self._meant():
+            return
         if self._opened is None or self._opened.draft is None:
             why = f"deciding is not possible here: {self.app.nobody}" if self.app.nobody else "it could not be read"
             self.say(f"{why}; it cannot be rejected")
@@ -575,13 +586,17 @@ class RequestsScreen(Screen[None]):
             self.say("it cannot be read, so its id is not known; cancel it with: threegate cancel FILE")
         else:
             question = "Cancel it. Reason (for the trail); Enter cancels it, Esc goes back:"
-            self.app.push_screen(ReasonScreen(question), partial(self._reasoned, self._cancel, view.line.request_id))
+            self.app.push_screen(
+                ReasonScreen(question), partial(self._reasoned, self._cancel, view.line.request_id, decides=False)
+            )
 
-    def _reasoned(self, act: Callable[[_Result, str], str], about: _Result, reason: str | None) -> None:
+    def _reasoned(
+        self, act: Callable[[_Result, str], str], about: _Result, reason: str | None, *, decides: bool = True
+    ) -> None:
         if reason is None:
             self.say("nothing was changed")
         else:
-            self._do(lambda: act(about, reason))
+            self._do(lambda: act(about, reason), decides=decides)
 
     def _reject(self, opened: Opened, reason: str) -> str:
         draft = opened.draft
@@ -590,7 +605,7 @@ class RequestsScreen(Screen[None]):
             who = f"operator:{self.app.acting.name}" if self.app.acting else account()
             return self._reveal(opened, draft, placed, who, yes=False, reason=reason)
         by = decide(opened.context, REJECT, reject_about(draft, reason), account=account(), acting=self.app.acting)
-        done = reject_draft(opened.context, draft, reason=reason, by=by, reading=self._reading())
+        done = reject_draft(opened.context, draft, reason=reason, by=by, reading=self._pane.reading())
         self.app.done.rejected.append(done.path)
         return f"rejected {done.path.name}"
 
@@ -598,7 +613,9 @@ class RequestsScreen(Screen[None]):
         self, opened: Opened, draft: Draft, placed: PlacedDraft, who: str, *, yes: bool, reason: str = ""
     ) -> str:
         """End a draft that is never signed, and say what it was before anything else can be done."""
-        answer = placed.answer(opened.context, draft.data, yes=yes, actor=who, reading=self._reading(), reason=reason)
+        answer = placed.answer(
+            opened.context, draft.data, yes=yes, actor=who, reading=self._pane.reading(), reason=reason
+        )
 
         def lines(width: int) -> list[str]:
             head = own(answer.says, width=width, indent=0)
