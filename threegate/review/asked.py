@@ -11,6 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from threegate.core import durable, limits
 from threegate.core.errors import ThreeGateError
@@ -20,6 +21,9 @@ from threegate.core.workspace import Workspace
 from threegate.request.backend import BACKENDS
 from threegate.request.exposure import Exposure
 from threegate.review.draft_sources import place_of, placed_at
+
+if TYPE_CHECKING:
+    from threegate.review.group_shape import VaryingValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class Asked:
     """For a draft: the shape of the group it could belong to (group_shape.py); None if it can be in no
     group.
     """
+    values: tuple[VaryingValue, ...] = ()
+    """For a draft with a shape: everything that may differ from another draft of it; foreign text."""
 
 
 class AskedReader:
@@ -74,7 +80,7 @@ class AskedReader:
         from threegate.request.job import effective_risk
         from threegate.request.model import exposure_of
         from threegate.request.reader import read_request
-        from threegate.review.group_shape import shape_of
+        from threegate.review.group_shape import shape_of, values_of
 
         owner: int | str | None = None
         placed = placed_at(self._workspace, path)
@@ -98,6 +104,13 @@ class AskedReader:
         if request is None:
             return None
         exposure = exposure_of(request)
+        shape = None
+        if (
+            owner is not None
+            and placed is None
+            and not BACKENDS[request.backend].keeps_state(self._workspace, request.action)
+        ):
+            shape = shape_of(request, owner)
         return Asked(
             requester=requester_of(request, names, owner),
             vouched=str(owner) in names,
@@ -105,11 +118,8 @@ class AskedReader:
             backend=request.backend,
             purpose=request.purpose,
             exposure=exposure,
-            shape=shape_of(request, owner)
-            if owner is not None
-            and placed is None
-            and not BACKENDS[request.backend].keeps_state(self._workspace, request.action)
-            else None,
+            shape=shape,
+            values=tuple(values_of(request)) if shape is not None else (),
         )
 
     def _settings_now(self) -> Settings:
