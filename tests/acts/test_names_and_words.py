@@ -79,7 +79,8 @@ def test_show_wraps_at_the_terminals_width(
     assert max(map(len, ours)) <= width
     heads = {line[:10].strip() for line in ours}
     assert {"purpose", "argv", "opacity", "reach", "warning", ""} <= heads
-    assert not [line for line in ours if line[:10].strip() and "WARNINGS" in line and "purpose" not in line[:10]]
+    odd = [line for line in ours if line[:10].strip() and "WARNINGS" in line and "purpose" not in line[:10]]
+    assert odd == ["== WARNINGS"], "the heading of the card, once"
 
 
 def test_init_calls_a_key_new_only_once(

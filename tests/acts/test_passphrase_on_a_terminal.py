@@ -73,6 +73,8 @@ def typed(
         except OSError:
             break
         output += chunk
+        if output.endswith(b"q leaves"):
+            os.write(parent, b" ")
         if waiting and waiting[0][0] in output[seen:]:
             prompt, answer = waiting.pop(0)
             seen = output.index(prompt, seen) + len(prompt)

@@ -131,6 +131,8 @@ class Terminal:
             if not chunk:
                 return
             self._stream.feed(chunk)
+            if chunk.endswith(b"q leaves"):  # a page of `approve`
+                os.write(self._terminal, b" ")
 
     def place(self) -> str:
         """Which lines the application says are on the screen. It says so after they were painted."""

@@ -83,10 +83,16 @@ def test_what_is_missing_is_one_line_with_what_to_install(monkeypatch: pytest.Mo
 
 
 def test_the_line_is_one_of_the_tool_that_made_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """tests/whole/packaging/test_install_lines.py types both, as docs/install.md has them."""
+    """tests/whole/packaging/test_install_lines.py types those of pip and pipx, as docs/install.md has them."""
     environment = tmp_path / "threegate"
     environment.mkdir()
     monkeypatch.setattr(sys, "prefix", str(environment))
     assert extras.install_line("tui", "mcp") == "pip install 'threegate[tui,mcp]'"
     (environment / "pipx_metadata.json").write_text("{}")
     assert extras.install_line("tui") == "pipx runpip threegate install 'threegate[tui]'"
+    (environment / "pipx_metadata.json").unlink()
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin\nuv = 0.9.5\nversion_info = 3.11.2\n")
+    assert extras.install_line("tui") == f"uv pip install --python {environment} 'threegate[tui]'"
+    (environment / "uv-receipt.toml").write_text("[tool]\n")
+    monkeypatch.setattr(extras, "MODULES", {"http": ("json",), "mcp": ("no_such_module",), "tui": ("no_such_module",)})
+    assert extras.install_line("tui") == "uv tool install 'threegate[http,tui]'", "what is there stays"

@@ -92,9 +92,10 @@ def approve(
 ) -> None:
     """Read a request and sign what it still needs.
 
-    A draft is approved; a request that waits for further operators also gets your signature. With --group, drafts that
-    differ only in plain values are signed at once, or waiting requests that were approved at once. Without a name, on a
-    terminal: the same as `threegate review`. With --yes, only a whole id or file is a name.
+    On a terminal it is read page by page, to its last line, before you are asked. A draft is approved; a request that
+    waits for further operators also gets your signature. With --group, drafts that differ only in plain values are
+    signed at once, or waiting requests that were approved at once. Without a name, on a terminal: the same as
+    `threegate review`. With --yes, only a whole id or file is a name.
 
     Examples: threegate approve sum
               threegate approve TR-20261122-101500Z-sum
@@ -210,13 +211,13 @@ def _approve(context: Context, path: Path, which: str, given: _Given, runs: _Run
             return None
         if signature is not None:
             statement, signed = read_signature(signature)
-            reader = show(reviewed, context, statement.approved_by, full=full, to_stderr=quiet)
+            reader = show(reviewed, context, statement.approved_by, full=full, to_stderr=quiet, paged=not yes)
             ask("Deliver this approval?", yes)
             reading = None if yes else reader.read()
             sealed = seal_as(context, reviewed, statement)
         else:
             acting = acting_operator(operators, name=given.name, key=given.key)
-            reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet)
+            reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet, paged=not yes)
             ask(f"Sign as {acting.name} and let it run once?", yes)
             reading = None if yes else reader.read()
             if draft.placed is not None:
@@ -251,7 +252,7 @@ def _approve_group(context: Context, draft: Draft, acting: Acting, given: _Given
     yes, reason, full, quiet = given.yes, given.reason, given.full, given.quiet
     done: list[tuple[Promoted, Sealed]] = []
     with open_group(context, draft) as group:
-        reader = show_group(group, context, acting.name, full=full, to_stderr=quiet)
+        reader = show_group(group, context, acting.name, full=full, to_stderr=quiet, paged=not yes)
         ask(f"Sign as {acting.name} and let each of the {len(group.members)} run once?", yes)
         reading = None if yes else reader.read()
         sealed = seal_group(context, group, acting.name)
@@ -293,14 +294,14 @@ def _countersign(context: Context, path: Path, given: _Given, runs: _Runs) -> ob
     acting = acting_here(context, given.name, given.key)
     if given.group:
         waiting, opened = waiting_group(context, path, acting.name)
-        reader = show_group(opened, context, acting.name, full=full, to_stderr=quiet)
+        reader = show_group(opened, context, acting.name, full=full, to_stderr=quiet, paged=not yes)
         ask(f"Countersign these {len(waiting)} as {acting.name}?", yes)
         reading = None if yes else reader.read()
         done = countersign_all(context, waiting, acting.name, acting.key, reading=reading)
         rows: object = [_countersigned(one, quiet=quiet) for one in done]
     else:
         with open_waiting(context, path) as (prepared, reviewed):
-            reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet)
+            reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet, paged=not yes)
             ask(f"Countersign as {acting.name}?", yes)
             reading = None if yes else reader.read()
             one = countersign(context, prepared, acting.name, acting.key, reading=reading)

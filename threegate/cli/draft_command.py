@@ -15,8 +15,10 @@ from threegate.cli import invocation, output, tab_completion
 from threegate.cli.nouns import given_by_plugin
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
+from threegate.core.workspace import Workspace
 from threegate.request.backend import BACKENDS, DEFAULT_BACKEND
 from threegate.review.named_request import DRAFT, ENDED, find_request, where_now
+from threegate.review.readiness import would_wait
 
 _CHOICES = {
     "backend": tuple(name for name, rules in BACKENDS.items() if rules.version == "1"),
@@ -116,7 +118,8 @@ def draft(
         time_sec=time,
         language=language,
     )
-    drafted = write_draft(invocation.workspace_here(), options, now=datetime.now(UTC))
+    workspace = invocation.workspace_here()
+    drafted = write_draft(workspace, options, now=datetime.now(UTC))
     if invocation.wants_json(json_):
         request = drafted.report.request
         invocation.emit_json(
@@ -133,6 +136,8 @@ def draft(
     for name in drafted.copied:
         invocation.say(f"copied {name} to inbox/files/")
     invocation.put(output.report_lines([drafted.report]))
+    if drafted.report.valid:
+        _tell_no_daemon(workspace)
 
 
 def _draft_again(which: str, json_: bool) -> None:
@@ -155,6 +160,12 @@ def _draft_again(which: str, json_: bool) -> None:
         return
     invocation.say(f"draft {done.path} ({done.request_id}, a retry of {done.of})")
     invocation.say(f"next  threegate approve {shlex.quote(str(done.path))}", copied=True)
+    _tell_no_daemon(context.workspace)
+
+
+def _tell_no_daemon(workspace: Workspace) -> None:
+    if line := would_wait(workspace):
+        invocation.warn(line)
 
 
 def _text(path: str) -> str:

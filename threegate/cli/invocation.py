@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 import sys
+import termios
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -125,10 +126,19 @@ def one_by_one(acts: Iterable[Callable[[], object]], take: Callable[[object], No
     return code
 
 
+def typed_line(question: str, *, err: bool = False) -> str:
+    """What a person types after a question, with the end of the line; empty if the input ended. What was typed before
+    the question is not an answer to it.
+    """
+    with suppress(termios.error, OSError):  # not a terminal
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+    prompt(question, err=err)
+    return sys.stdin.readline()
+
+
 def confirmed(question: str) -> bool:
     """Ask a question on the terminal; whether the answer is yes."""
-    prompt(f"{question} [y/N] ")
-    answer = sys.stdin.readline()
+    answer = typed_line(f"{question} [y/N] ")
     if not answer:
         say()
     return answer.strip().lower() in ("y", "yes")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -19,11 +18,11 @@ from threegate.cli.invocation import (
     PlainFlag,
     context_here,
     on_terminal,
-    prompt,
     put,
     say,
     screen_height,
     screen_width,
+    typed_line,
     warn,
     workspace_here,
 )
@@ -164,8 +163,7 @@ def _one(
 
 
 def _reject(context: Context, draft: Draft, acting: Acting, reading: Reading | None) -> str:
-    prompt("reason (sent to the agent) > ")
-    reason = sys.stdin.readline().strip()
+    reason = typed_line("reason (sent to the agent) > ").strip()
     by = decide(context, REJECT, reject_about(draft, reason), account=account(), acting=acting)
     done = reject_draft(context, draft, reason=reason, by=by, reading=reading)
     say(f"rejected {done.path}")
@@ -175,8 +173,7 @@ def _reject(context: Context, draft: Draft, acting: Acting, reading: Reading | N
 def _answer(question: str, allowed: str) -> str:
     """Read one letter of `allowed`; end of input means quit."""
     while True:
-        prompt(question)
-        line = sys.stdin.readline()
+        line = typed_line(question)
         if not line:
             return "q"
         letter = line.strip().lower()[:1]

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated
 
 import typer
 
-from threegate.approval.shown.escaped_lines import fact, fitted, own
+from threegate.approval.shown.escaped_lines import fact, fitted, own, render_sections
 from threegate.cli import tab_completion
 from threegate.cli.invocation import (
     JsonFlag,
     argument,
+    context_here,
     emit_data,
     emit_json,
     one_by_one,
@@ -24,10 +26,12 @@ from threegate.cli.invocation import (
     redraw,
     say,
     screen_width,
+    threegate_here,
     wants_json,
+    warn,
     workspace_here,
 )
-from threegate.core.errors import InvalidInput, NoWorkspace
+from threegate.core.errors import InvalidInput, NoWorkspace, ThreeGateError, TrailError
 from threegate.core.workspace import Workspace
 from threegate.request.exposure import exposure_lines
 from threegate.review.compare import compare
@@ -37,7 +41,7 @@ from threegate.review.preview import pages
 from threegate.review.results import list_results
 from threegate.review.screen import render_comparison, render_page
 from threegate.review.show import Shown, as_approved, open_input, results_of, show_request, with_fitness
-from threegate.review.status import VOID_CODES, Line, line_rows, output_row
+from threegate.review.status import VOID_CODES, Line, RequestEntry, folder_name, is_draft_folder, line_rows, output_row
 from threegate.trail.event import NOT_KNOWN, class_of
 from threegate.trail.payloads import ApprovalAbandoned, under_grant
 from threegate.trail.story import readable
@@ -120,6 +124,7 @@ def _show_all(workspace: Workspace, which: list[str], *, as_json: bool) -> None:
             found.append(shown.to_json())
         else:
             _say_everything(shown)
+            _say_card(shown)
 
     code = one_by_one([partial(show_one, one) for one in which])
     if as_json and found:
@@ -177,6 +182,29 @@ def _say_everything(shown: Shown) -> None:
         say(f"{event['seq']:>6}    {event['time']}  {event['type']:<12} {event['actor']}  {detail}".rstrip())
     for path in shown.results:
         say(f"result    {path}")
+
+
+def _say_card(shown: Shown) -> None:
+    """Until it has run or is refused, the whole card, as the terminal application and the page show it; then, how to
+    get it.
+    """
+    workspace = workspace_here()
+    path, folder = shown.path, folder_name(workspace, shown.path.parent) if shown.path is not None else ""
+    if path is None or not (is_draft_folder(folder) or folder in ("approved", "running")):
+        if shown.request_id and any(event["data"].get("shown_sha256") for event in shown.events):
+            say(f"card      {threegate_here(workspace)} show {shown.request_id} --as-approved", copied=True)
+        return
+    from threegate.review.request_view import view_request, view_sections  # late: it loads the gates
+
+    try:
+        view = view_request(context_here(), RequestEntry.of(folder, path))
+    except TrailError:
+        raise
+    except (ThreeGateError, OSError) as error:  # a setting or contract that cannot be read hides nothing of the above
+        warn(f"the card of {shown.request_id} cannot be shown: {error}")
+        return
+    card = view_sections(replace(view, findings=(), story=()))  # which are above
+    put(render_sections(card, width=screen_width(), full=True))
 
 
 def _tell(label: str, text: str) -> None:

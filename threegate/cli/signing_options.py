@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -41,6 +41,8 @@ KeyOption = Annotated[
     typer.Option("--key", metavar="KEY", help="A private key or .pub; default: yours in ssh-agent or ~/.ssh."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask (required without a terminal).")]
+
+NOT_APPROVED: Final = "not approved; nothing was changed"
 
 
 def acting_here(context: Context, name: str, key: Path | None) -> Acting:
@@ -85,5 +87,5 @@ def ask(question: str, yes: bool) -> None:
         raise InvalidInput("not on a terminal: read the screen above, then give --yes")
     screen_width()
     if not confirmed(question):
-        warn("not approved; nothing was changed")
+        warn(NOT_APPROVED)
         raise typer.Exit(EXIT_REFUSED)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+import typer
 
 from threegate.acts.approve import Promoted, Sealed, promote
 from threegate.approval.shown.escaped_lines import quoted
 from threegate.approval.shown.time_read import Reader, Reading
-from threegate.cli.invocation import put, say, screen_width, threegate_here, warn
+from threegate.cli.invocation import on_terminal, put, say, screen_width, threegate_here, warn
+from threegate.cli.signing_options import NOT_APPROVED
 from threegate.core import limits
-from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.review.draft_sources import PlacedDraft
@@ -23,28 +27,50 @@ from threegate.trail.event import class_of
 from threegate.trail.payloads.run_events import End
 
 
-def show(reviewed: ReviewedDraft, context: Context, operator: str, *, full: bool, to_stderr: bool = False) -> Reader:
-    """Print the review screen; return a record of when the reader started."""
-    width = screen_width(to_stderr=to_stderr)
-    lines = render_reviewed_draft(reviewed, context.policy.settings, operator=operator, width=width, full=full)
-    put(lines, err=to_stderr)
-    reader = Reader()
-    reader.shows(lines)
-    return reader
-
-
-def show_group(group: Group, context: Context, operator: str, *, full: bool, to_stderr: bool = False) -> Reader:
-    """Print the screen of a group; return a record of when the reader started."""
-    lines = render_group(
-        group.members,
-        group.left_out,
-        context.policy.settings,
-        operator=operator,
-        width=screen_width(to_stderr=to_stderr),
-        full=full,
+def show(
+    reviewed: ReviewedDraft,
+    context: Context,
+    operator: str,
+    *,
+    full: bool,
+    to_stderr: bool = False,
+    paged: bool = False,
+) -> Reader:
+    """Print the review screen; return a record of when the reader started. `paged`: on a terminal, a page at a time.
+    Raises InvalidInput on a small terminal, Exit if the reader left before the end.
+    """
+    settings = context.policy.settings
+    return _show(
+        lambda width: render_reviewed_draft(reviewed, settings, operator=operator, width=width, full=full),
+        to_stderr=to_stderr,
+        paged=paged,
     )
-    put(lines, err=to_stderr)
+
+
+def show_group(
+    group: Group, context: Context, operator: str, *, full: bool, to_stderr: bool = False, paged: bool = False
+) -> Reader:
+    """The same for the screen of a group."""
+    settings = context.policy.settings
+    return _show(
+        lambda width: render_group(group.members, group.left_out, settings, operator=operator, width=width, full=full),
+        to_stderr=to_stderr,
+        paged=paged,
+    )
+
+
+def _show(render: Callable[[int], list[str]], *, to_stderr: bool, paged: bool) -> Reader:
     reader = Reader()
+    width = screen_width(to_stderr=to_stderr)
+    if paged and on_terminal() and (not to_stderr or sys.stderr.isatty()):
+        from threegate.cli.paged_screen import read_to_end  # late: only a terminal needs it
+
+        if not read_to_end(render, reader, err=to_stderr):
+            warn(NOT_APPROVED)
+            raise typer.Exit(EXIT_REFUSED)
+        return reader
+    lines = render(width)
+    put(lines, err=to_stderr)
     reader.shows(lines)
     return reader
 

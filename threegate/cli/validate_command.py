@@ -222,11 +222,10 @@ def _waiting(reports: Sequence[Report]) -> Iterator[str]:
     """What valid drafts here would wait for, whatever is in them: a line for each workspace without a daemon."""
     drafts = [Path(item.path).absolute() for item in reports if item.valid and item.stage == "draft"]
     for root in dict.fromkeys(here.root for here in map(_workspace_of, drafts) if here is not None):
-        from threegate.review.readiness import daemon_line  # late: only a draft in a workspace needs it
+        from threegate.review.readiness import would_wait  # late: only a draft in a workspace needs it
 
-        # An agent's own account cannot see whether one runs.
-        if os.access(root / "tool-exec", os.R_OK) and (line := daemon_line(Workspace(root))).state != "ok":
-            yield f"daemon {line.seen}: {line.fix}"
+        if line := would_wait(Workspace(root)):
+            yield line
 
 
 def _workspace_of(path: Path) -> Workspace | None:

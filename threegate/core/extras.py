@@ -8,11 +8,13 @@ never a traceback.
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
+from threegate.core import durable, limits
 from threegate.core.errors import Unavailable
 
 Extra = Literal["era", "export", "http", "mcp", "tui", "agents", "notify", "metrics", "cluster"]
@@ -48,10 +50,27 @@ def missing_modules(*extras: Extra) -> tuple[str, ...]:
 
 
 def install_line(*extras: Extra) -> str:
-    """What to type to get these extras; an environment of pipx has no pip of its own to type."""
+    """What to type to get these extras, as this installation was made; an environment of pipx or uv has no pip of its
+    own to type.
+    """
     environment = Path(sys.prefix)
-    pipx = (environment / "pipx_metadata.json").is_file()
-    return f"{f'pipx runpip {environment.name} ' if pipx else 'pip '}install 'threegate[{','.join(extras)}]'"
+    package = f"'threegate[{','.join(extras)}]'"
+    if (environment / "pipx_metadata.json").is_file():
+        return f"pipx runpip {environment.name} install {package}"
+    if (environment / "uv-receipt.toml").is_file():  # of `uv tool install`, which takes away what it does not name
+        kept = [extra for extra in MODULES if extra in extras or has_extra(extra)]
+        return f"uv tool install 'threegate[{','.join(kept)}]'"
+    if "\nuv = " in _made_by(environment):
+        return f"uv pip install --python {shlex.quote(str(environment))} {package}"
+    return f"pip install {package}"
+
+
+def _made_by(environment: Path) -> str:
+    """What a virtual environment says of itself."""
+    try:
+        return durable.read_regular(environment / "pyvenv.cfg", max_bytes=limits.SETTINGS_BYTES).decode()
+    except (OSError, ValueError):
+        return ""
 
 
 def missing_extra(what: str, *extras: Extra) -> str | None:

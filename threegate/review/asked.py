@@ -24,6 +24,7 @@ from threegate.review.attention import Attention, Weighed, weigh
 from threegate.review.draft_sources import place_of, placed_at
 
 if TYPE_CHECKING:
+    from threegate.review.group_shape import VaryingValue
     from threegate.review.novelty import PastReader
     from threegate.trail.trail import Trail
 
@@ -50,6 +51,8 @@ class Asked:
     """For a draft: the shape of the group it could belong to (group_shape.py); None if it can be in no
     group.
     """
+    values: tuple[VaryingValue, ...] = ()
+    """For a draft with a shape: everything that may differ from another draft of it; foreign text."""
 
 
 class AskedReader:
@@ -97,7 +100,7 @@ class AskedReader:
         from threegate.request.job import effective_risk
         from threegate.request.model import exposure_of
         from threegate.request.reader import read_request
-        from threegate.review.group_shape import shape_of
+        from threegate.review.group_shape import shape_of, values_of
         from threegate.review.novelty import uses_of
 
         owner: int | str | None = None
@@ -126,6 +129,13 @@ class AskedReader:
             agent = past.run(owner) if owner is not None else None
             uses = uses_of(request, request.action, exposure, owner=owner, run=agent, settings=settings)
             weighed = weigh(request, request.action, exposure, uses)
+        shape = None
+        if (
+            owner is not None
+            and placed is None
+            and not BACKENDS[request.backend].keeps_state(self._workspace, request.action)
+        ):
+            shape = shape_of(request, owner)
         return Asked(
             requester=requester_of(request, names, owner),
             vouched=str(owner) in names,
@@ -134,11 +144,8 @@ class AskedReader:
             purpose=request.purpose,
             exposure=exposure,
             weighed=weighed,
-            shape=shape_of(request, owner)
-            if owner is not None
-            and placed is None
-            and not BACKENDS[request.backend].keeps_state(self._workspace, request.action)
-            else None,
+            shape=shape,
+            values=tuple(values_of(request)) if shape is not None else (),
         )
 
     def _settings_now(self) -> Settings:

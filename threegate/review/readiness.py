@@ -6,6 +6,7 @@ as such, and the screen goes on.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +35,15 @@ def daemon_line(workspace: Workspace) -> DoctorLine:
     if starts_by_itself(workspace):
         return DoctorLine("daemon", "ok", "not running: it starts by itself when you approve")
     return DoctorLine("daemon", "failure", "not running, so nothing is started", "threegate run")
+
+
+def would_wait(workspace: Workspace) -> str:
+    """What each draft here would wait for, whatever is in it; empty if a daemon runs. An agent's own account cannot see
+    whether one does.
+    """
+    if not os.access(workspace.tool_exec, os.R_OK) or (line := daemon_line(workspace)).state == "ok":
+        return ""
+    return f"daemon {line.seen}: {line.fix}"
 
 
 class Readiness:

@@ -24,6 +24,8 @@ from tests.conftest import few
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
 from threegate.review.screen import render_reviewed_draft
 
+MORE = b"q leaves"
+"""How the row ends behind which a screen goes on."""
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -42,7 +44,9 @@ def screen_of(bench: Bench, path: Path, **changes: Any) -> list[str]:
 def under_a_terminal(
     command: list[str], answers: list[bytes], env: dict[str, str], columns: int = 80, lines: int = 24
 ) -> tuple[bytes, int]:
-    """Run a command on a pseudo-terminal, answering each prompt; everything it wrote, and its exit code."""
+    """Run a command on a pseudo-terminal, reading on and answering each prompt; everything it wrote, and its exit
+    code.
+    """
     parent, child = pty.openpty()
     import fcntl
     import struct
@@ -64,7 +68,9 @@ def under_a_terminal(
         if not chunk:
             break
         output += chunk
-        if waiting and output.endswith((b"[y/N] ", b"[q]uit > ", b"agent) > ")):
+        if output.endswith(MORE):
+            os.write(parent, b" ")
+        elif waiting and output.endswith((b"[y/N] ", b"[q]uit > ", b"agent) > ")):
             os.write(parent, waiting.pop(0))
     os.close(parent)
     return output, process.wait()

@@ -18,7 +18,7 @@ import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.plugins.page.page_client import Client
-from tests.support import era_draft
+from tests.support import era_draft, monty_draft
 from tests.trail.workspaces import approve, make_workspace, run
 from threegate import cli
 from threegate.acts.approval_lines import insert_approval
@@ -63,6 +63,25 @@ def words(page: str) -> str:
 def only(client: Client, group: str) -> str:
     (address,) = client.links(group)
     return client.get(address)
+
+
+def test_drafts_alike_are_one_row_that_shows_each_when_it_is_opened(bench: Bench) -> None:
+    for number in range(4):
+        text = monty_draft(f"m-{number}", "print(n)", variables=json.dumps({"n": number}))
+        text = text.replace("Risk level: low", "Risk level: high") if number == 2 else text
+        bench.workspace.inbox.joinpath(f"TR-2026112{number}-000000Z-month-{number}.md").write_text(text)
+    client = client_of(bench.workspace)
+    for page in (client.get(), client.get("list/drafts")):
+        fold = page[page.index('<details id="fold-', page.index('class="requests"')) :]
+        fold = fold[: fold.index("</details>")]
+        rest = page.replace(fold, "")
+        assert "<b>3 drafts alike</b>" in fold and fold.count('<li class="request"') == 3
+        for number in (0, 1, 3):
+            assert f'<p class="foreign">n = {number}</p>' in fold and f"month-{number}" not in rest
+        assert "month-2" in rest and "month-2" not in fold and "risk high" in rest
+    links = client.links("drafts")
+    assert len(links) == 4
+    assert all("WHAT RUNS" in client.get(link).upper() for link in links)
 
 
 def test_a_draft_is_shown_as_approve_shows_it(bench: Bench, tmp_path: Path) -> None:

@@ -100,13 +100,15 @@ def test_hostile_words_stay_behind_the_gutter(bench: Bench) -> None:
 
     async def script(pilot: Pilot[None]) -> None:
         table = app.screen.query_one(DataTable)
-        assert table.row_count == len(paths) == 16 + 8 + 3
+        assert len(paths) == 16 + 8 + 3 and table.row_count == len(paths) - 1, "two of them are a group"
         listed = rows(app)
         assert not any("\x1b" in row or "\u202e" in row for row in listed)
         for row in listed[2:-2]:
-            assert row.strip() == "" or not row.partition("| ")[0].strip() or MARK not in row, row
-        for number in range(0, len(paths), 7):
+            assert MARK not in row.partition("| ")[0], row
+        for number in range(0, table.row_count, 7):
             table.move_cursor(row=number)
+            if app.screen.query_one(RequestList).chosen is None:  # the group
+                await pilot.press("down")
             line = chosen(app)
             lines = await open_first(pilot)
             shown[line.file] = await read_all(pilot, lines)

@@ -12,6 +12,7 @@ from textual.widgets import DataTable
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.plugins.tui.terminal import drive, open_first, read_all, rows, until
+from tests.support import monty_draft
 from threegate import cli
 from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import OperatorDecision
@@ -68,6 +69,37 @@ def test_a_file_that_went_on_is_said_so(bench: Bench) -> None:
         app.screen.query_one(RequestList).post_message(RequestList.Opened(line))
         await until(pilot, lambda: bool(app.screen.query_one(Lines).lines))
         assert "cannot be read" in " ".join(map(str, app.screen.query_one(Lines).lines))
+
+    drive(app, script)
+
+
+def test_drafts_alike_are_one_row_until_enter_shows_each(bench: Bench) -> None:
+    for number in range(3):
+        text = monty_draft(f"m-{number}", "print(n)", variables=json.dumps({"n": number}))
+        bench.workspace.inbox.joinpath(f"TR-2026112{number}-000000Z-month-{number}.md").write_text(text)
+    bench.draft("req-9", slug="zother", data=None)
+    app = OperatorApp(bench.workspace, undecided=False)
+
+    async def script(pilot: Pilot[None]) -> None:
+        table, listed = app.screen.query_one(DataTable), app.screen.query_one(RequestList)
+        assert table.row_count == 2 and listed.chosen is None, "of one risk, a group comes first"
+        assert "REQUESTS: 4; Enter on drafts alike shows each" in "\n".join(rows(app))
+        assert "3 drafts alike" in "\n".join(rows(app)) and len(listed.lines()) == 4
+        await pilot.press("enter")
+        await until(pilot, lambda: table.row_count == 5)
+        shown = [row.partition("| ")[2] for row in rows(app) if " of 3 " in row]
+        assert shown == [f"n = {n}  month-{n}" for n in (2, 1, 0)]
+        await pilot.press("down", "down")
+        assert listed.chosen is not None and "month-1" in listed.chosen.file
+        listed.renew()
+        assert listed.chosen is not None and "month-1" in listed.chosen.file and table.row_count == 5
+        lines = await open_first(pilot)
+        assert "month-1" in "\n".join(await read_all(pilot, lines))
+        await pilot.press("escape", "up", "up", "enter")
+        await until(pilot, lambda: table.row_count == 2)
+        await pilot.press("slash", *"month-2", "enter")
+        await pilot.pause()
+        assert table.row_count == 1 and listed.chosen is not None, "what the filter leaves is not a group"
 
     drive(app, script)
 

@@ -25,6 +25,8 @@ HEIGHT = 24
 """Rows of a list, off a terminal."""
 LEAST_WIDTH = 40
 """Columns. On a narrower terminal, no question is asked."""
+LEAST_HEIGHT = 10
+"""Rows. On a terminal with fewer, no line of a request counts as seen."""
 GUTTER = "| "
 TAB = 4
 """Columns from one tab stop of a file's line to the next."""

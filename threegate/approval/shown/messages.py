@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final, TextIO
 
-from threegate.approval.shown.escaped_lines import painted_lines, safe
+from threegate.approval.shown.escaped_lines import WIDTH, painted_lines, safe
 
 _CONTINUED: Final = "  "
 _LEAST_COLUMNS: Final = 20
@@ -58,11 +58,35 @@ def terminal_columns(*, err: bool = False) -> int:
     return _columns(sys.stderr if err else sys.stdout)
 
 
-def redraw(rows: int | None = None) -> None:
+def terminal_size(*, err: bool = False) -> tuple[int, int]:
+    """Columns and rows of the terminal that stdout or stderr is; 0 for what it does not say. Raises OSError if none."""
+    return os.get_terminal_size((sys.stderr if err else sys.stdout).fileno())
+
+
+def redraw(rows: int | None = None, *, err: bool = False) -> None:
     """On a terminal, erase the last rows that were printed there, or everything."""
-    if sys.stdout.isatty():
-        sys.stdout.write("\x1b[H\x1b[2J" if rows is None else f"\x1b[{rows}F\x1b[J" if rows else "")
-        sys.stdout.flush()
+    stream = sys.stderr if err else sys.stdout
+    if stream.isatty():
+        stream.write("\x1b[H\x1b[2J" if rows is None else f"\x1b[{rows}F\x1b[J" if rows else "")
+        stream.flush()
+
+
+def passing(text: str, *, err: bool = False) -> None:
+    """On a terminal, write one of our rows in the place of the one that the cursor is in, and leave it there."""
+    stream = sys.stderr if err else sys.stdout
+    space = (_columns(stream) or WIDTH) - 1
+    stream.write(f"\r{'':{space}}\r{safe(text)[:space]}")
+    stream.flush()
+
+
+def rows_for(lines: Iterable[str], *, err: bool = False) -> list[str]:
+    """The rows that `put` makes of lines; a line that is one row stays the same value, with its colours."""
+    stream = sys.stderr if err else sys.stdout
+    found: list[str] = []
+    for line in lines:
+        rows = _rows(line, stream, folds=True)
+        found += [line] if len(rows) == 1 else rows
+    return found
 
 
 def folded(line: str, columns: int) -> Iterator[str]:

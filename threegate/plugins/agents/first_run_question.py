@@ -9,9 +9,6 @@ from __future__ import annotations
 import getpass
 import os
 import shlex
-import sys
-import termios
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -146,8 +143,5 @@ def _answer(question: str) -> str:
     the terminal is too narrow or gone.
     """
     invocation.screen_width(to_stderr=True)
-    with suppress(termios.error, OSError):
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)
-    invocation.prompt(question, err=True)
-    line = sys.stdin.readline()
+    line = invocation.typed_line(question, err=True)
     return line.strip().lower() if line else "n"

@@ -22,6 +22,7 @@ from threegate.review.readiness import Readiness
 from threegate.review.request_view import RequestView, view_request
 from threegate.review.status import TITLES as NEXT_TITLES
 from threegate.review.status import Line, RequestEntry, grouped, in_order, line_of
+from threegate.review.status_screen import folded, in_turn
 from threegate.trail.trail import Trail
 
 TITLES: Final = {
@@ -71,8 +72,8 @@ class Views:
         first = limits.PAGE_FIRST_ROWS
         health = self._health.look()
         others = by_turn["others"]
-        folded = [_part("others", NEXT_TITLES["others"], len(others), others[:first])]
-        folded += [
+        others_part = _part("others", NEXT_TITLES["others"], len(others), others[:first])
+        parts = [others_part] + [
             _part(group, TITLES[group], len(found[group]), self._rows(found[group][:first]))
             for group in ("finished", "refused")
         ]
@@ -83,11 +84,12 @@ class Views:
             here="",
             health=health,
             daemon=health[0].state == "ok",
-            needs=by_turn["operator"][: limits.PAGE_ROWS],
+            needs=(needs := in_turn(folded(by_turn["operator"]))[: limits.PAGE_ROWS]),
+            needs_shown=sum(entry.count for entry in needs),
             needs_total=len(by_turn["operator"]),
-            running=by_turn["running"][: limits.PAGE_ROWS],
+            running=folded(by_turn["running"][: limits.PAGE_ROWS]),
             running_total=len(by_turn["running"]),
-            folded=folded,
+            folded=parts,
         )
 
     def group(self, request: Request) -> str:
@@ -113,7 +115,8 @@ class Views:
             page=page,
             pages=pages,
             start=start,
-            lines=self._rows(matched[start : start + limits.PAGE_ROWS]),
+            end=min(start + limits.PAGE_ROWS, len(matched)),
+            entries=folded(self._rows(matched[start : start + limits.PAGE_ROWS])),
             empty=EMPTY[group],
         )
 
@@ -231,7 +234,8 @@ def pieces_of(view: RequestView, name: str, size: int, kept: int = limits.STREAM
 
 def _part(group: str, title: str, total: int, rows: list[Line]) -> dict[str, Any]:
     listed = "drafts" if group == "others" else group
-    return {"group": group, "title": title, "total": total, "rows": rows, "list": listed, "empty": EMPTY[group]}
+    found = {"rows": folded(rows), "shown": len(rows), "list": listed, "empty": EMPTY[group]}
+    return {"group": group, "title": title, "total": total, **found}
 
 
 def _card(view: RequestView) -> list[Section]:

@@ -19,12 +19,11 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from threegate.approval.shown.escaped_lines import LEAST_HEIGHT as LEAST_HEIGHT
 from threegate.approval.shown.escaped_lines import LEAST_WIDTH, CodeLine, DiffRow, Title
 from threegate.plugins.tui.request_rows import FileHead
 from threegate.plugins.tui.side_by_side import PairRow
 
-LEAST_HEIGHT = 10
-"""Rows; on a terminal with fewer, no line counts as seen."""
 _TITLE = Style(bold=True)
 _OWN = Style(dim=True)
 _PLAIN = Style.null()  # never None: without colors (NO_COLOR) Textual inspects each style

@@ -1,6 +1,7 @@
-"""The list of requests: those that need someone first, refreshed on changes, with a filter.
+"""The list of requests: those that need someone first, refreshed on changes, with a filter; a group is one row, until
+Enter shows each of its drafts below it.
 
-Invariant: rows are those of review/status.py, unchanged; foreign text has rows of its own, behind the gutter.
+Invariant: rows are those of review/status_screen.py, unchanged; foreign text is behind the gutter.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from textual.widgets import DataTable, Input, Static
 from threegate.approval.shown.escaped_lines import LEAST_WIDTH, own, shown
 from threegate.core.workspace import Workspace
 from threegate.review.asked import AskedReader
-from threegate.review.status import NOTHING_HERE, TITLES, Line, is_draft_folder, line_rows, status_lines, worker_rows
+from threegate.review.status import NOTHING_HERE, TITLES, Line, is_draft_folder, status_lines, worker_rows
+from threegate.review.status_screen import folded, in_turn, list_rows, member_rows
 from threegate.runners.machine import worker_lines
 
 _Drawn = dict[str, tuple[str, ...]]
@@ -41,6 +43,9 @@ class RequestList(Vertical):
         self._workspace, self._ended = workspace, ended
         self._reader = AskedReader(workspace)
         self._lines: dict[str, Line] = {}
+        """By the key of their rows, in the order of the list."""
+        self._unfolded: set[str] = set()
+        """The names of the groups whose drafts are shown."""
         self._drawn: _Drawn | None = None
 
     def compose(self) -> ComposeResult:
@@ -55,7 +60,7 @@ class RequestList(Vertical):
         lines = status_lines(self._workspace, ended=self._ended, reader=self._reader)
         if self.undecided:
             lines = [line for line in lines if is_undecided(line)]
-        self._lines = {f"{line.entry.folder}/{line.file}": line for line in lines}
+        self._lines = {_key(line): line for entry in in_turn(folded(lines)) for line in entry.members}
         self._fill()
 
     def on_resize(self) -> None:
@@ -68,7 +73,7 @@ class RequestList(Vertical):
 
     @property
     def chosen(self) -> Line | None:
-        """The request under the cursor."""
+        """The request under the cursor; None if there is none, or a group."""
         table = self.query_one(DataTable)
         if not table.row_count:
             return None
@@ -76,24 +81,33 @@ class RequestList(Vertical):
 
     def _fill(self) -> None:
         words = self.query_one("#filter", Input).value.lower().split()
-        found = {
-            key: line
-            for key, line in self._lines.items()
+        found = [
+            line
+            for line in self._lines.values()
             if all(word in f"{line.state} {shown(line.file)}".lower() for word in words)
-        }
+        ]
+        now, drawn, part = datetime.now(UTC), _Drawn(), ""
+        entries = in_turn(folded(found))
+        titles = {turn: f"{TITLES[turn]} ({sum(line.next == turn for line in found)})" for turn in TITLES}
+        height = self.size.height - 1 - len({line.next for line in found})
         width = max(LEAST_WIDTH, self.size.width) - 1
-        now, drawn, group = datetime.now(UTC), _Drawn(), ""
-        for key, line in found.items():
-            rows = line_rows(line, now=now, width=width)
-            if line.next != group:
-                group = line.next
-                count = sum(other.next == group for other in found.values())
-                rows = [f"{TITLES[group]} ({count})", *rows]
-            drawn[key] = tuple(rows)
+        listed = list_rows(entries, now=now, width=width, height=height)
+        if sum(map(len, listed)) > height:  # the scroll bar takes one more column
+            width -= 1
+            listed = list_rows(entries, now=now, width=width, height=height)
+        for entry, rows in zip(entries, listed, strict=True):
+            if entry.line.next != part:
+                part = entry.line.next
+                rows = [titles[part], *rows]
+            drawn[entry.name or _key(entry.line)] = tuple(rows)
+            if entry.name in self._unfolded:
+                members = member_rows(entry, now=now, width=width)
+                drawn |= {_key(line): (row,) for line, row in zip(entry.members, members, strict=True)}
         self._draw(drawn, width)
         kind = "UNDECIDED" if self.undecided else "REQUESTS"
         shown_of = f" of {len(self._lines)}" if words else ""
-        self.query_one("#bar", Static).update(Text(f"{kind}: {len(found)}{shown_of}"))
+        alike = "; Enter on drafts alike shows each" if any(entry.name for entry in entries) else ""
+        self.query_one("#bar", Static).update(Text(f"{kind}: {len(found)}{shown_of}{alike}"))
         more = worker_rows(worker_lines(self._workspace) or [], now=now, width=width)
         if not self._lines:
             more = own(
@@ -119,10 +133,13 @@ class RequestList(Vertical):
             table.move_cursor(row=table.get_row_index(here), animate=False)
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Enter on a row: open the one under the cursor when the key was pressed."""
-        line = self._lines.get(str(event.row_key.value))
-        if line is not None:
+        """Enter on a row: open the request under the cursor when the key was pressed; show or hide a group's drafts."""
+        key = str(event.row_key.value)
+        if (line := self._lines.get(key)) is not None:
             self.post_message(self.Opened(line))
+        else:
+            self._unfolded ^= {key}
+            self._fill()
 
     def ask_filter(self) -> None:
         """Open the filter."""
@@ -150,6 +167,10 @@ class RequestList(Vertical):
 def is_undecided(line: Line) -> bool:
     """Whether an operator could decide on it now: a draft, or a request waiting for an operator."""
     return line.next == "operator" or (is_draft_folder(line.entry.folder) and line.entry.path.suffix == ".md")
+
+
+def _key(line: Line) -> str:
+    return f"{line.entry.folder}/{line.file}"
 
 
 def _shape(drawn: _Drawn) -> Sequence[tuple[str, int]]:
