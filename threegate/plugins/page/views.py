@@ -17,7 +17,7 @@ from threegate.launch.contract_sessions import ContractSessions
 from threegate.plugins.page.commands import commands
 from threegate.plugins.page.page_templates import foreign, render
 from threegate.review.asked import AskedReader
-from threegate.review.overview import GROUPS, entries, find_entry, matching
+from threegate.review.overview import GROUPS, entries, find_entry, group_of, matching
 from threegate.review.readiness import Readiness
 from threegate.review.request_view import RequestView, view_request
 from threegate.review.status import TITLES as NEXT_TITLES
@@ -133,7 +133,7 @@ class Views:
             request,
             "request.html",
             counts=self._counts(),
-            here=_group_of(entry),
+            here=group_of(entry),
             entry=entry,
             view=view,
             ended=any(section.title == _ENDED for section in view.sections),
@@ -161,7 +161,7 @@ class Views:
             request,
             "stream.html",
             counts=self._counts(),
-            here=_group_of(entry),
+            here=group_of(entry),
             entry=entry,
             name=name,
             text=pieces[page - 1],
@@ -242,10 +242,6 @@ def _card(view: RequestView) -> list[Section]:
 
 def _counts(found: dict[str, list[RequestEntry]]) -> dict[str, int]:
     return {group: len(items) for group, items in found.items()}
-
-
-def _group_of(entry: RequestEntry) -> str:
-    return next((group for group, folders in GROUPS.items() if entry.folder in folders), "drafts")
 
 
 def _number(text: str) -> int:
