@@ -167,7 +167,7 @@ def diff_lines(text: TextChange, *, width: int = WIDTH, context: int | None = CO
             lines.append(f"  > {row.lines} equal lines")
             continue
         label = f"{row.old or '':>{size}} {row.new or '':>{size}}"
-        for piece in wrapped(_visible(row.text), width - 2 * size - 6 - len(GUTTER)):
+        for piece in wrapped(visible(row.text), width - 2 * size - 6 - len(GUTTER)):
             line = DiffRow(f"  {label} {row.mark} {GUTTER}{piece}")
             line.start, line.mark = len(line) - len(piece), row.mark
             lines.append(line)
@@ -177,7 +177,7 @@ def diff_lines(text: TextChange, *, width: int = WIDTH, context: int | None = CO
     return lines
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """A line of a file: tabs with a mark, up to their next stop; bytes that are not UTF-8 as ``\\xff``."""
     made = ""
     for char in text:
