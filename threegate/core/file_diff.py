@@ -6,8 +6,8 @@ them escapes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 CONTEXT: Final = 3
@@ -23,6 +23,25 @@ class Piece(NamedTuple):
     new_end: int
 
 
+Span = tuple[int, int]
+"""Characters of a line, from the first to before the last."""
+
+
+class Mark(NamedTuple):
+    """What a person must not miss, in our words. `line` is a number of the new text, or of the old one for what was
+    `removed`; 0 where the file as a whole is meant.
+    """
+
+    line: int
+    what: str
+    removed: bool = False
+
+    @property
+    def said(self) -> str:
+        """As a note above the lines."""
+        return f"{'old ' * self.removed}line {self.line}: {self.what}" if self.line else self.what
+
+
 @dataclass(frozen=True, slots=True)
 class DiffLine:
     """A line of one of the texts or of both. `old` and `new` are its numbers there, from 1; 0 where it is not."""
@@ -33,6 +52,8 @@ class DiffLine:
     text: str
     ends: bool = True
     """Whether a line end follows; only the last line of a text may have none."""
+    changed: tuple[Span, ...] = ()
+    """What of it the lines that it replaces, or that replace it, do not have; nothing where that is all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +73,9 @@ class TextChange:
     old_ends: bool = True
     new_ends: bool = True
     """Whether a line end follows the last line."""
+    old_changed: Mapping[int, tuple[Span, ...]] = field(default_factory=dict, hash=False)
+    new_changed: Mapping[int, tuple[Span, ...]] = field(default_factory=dict, hash=False)
+    """Place of a line, from 0 → what of it changed, where that is not all of it."""
 
     @property
     def removed(self) -> int:
@@ -92,4 +116,5 @@ class TextChange:
     def _line(self, mark: Literal[" ", "-", "+"], old: int, new: int) -> DiffLine:
         text = self.new[new] if new >= 0 else self.old[old]
         ends = (self.old_ends or old != len(self.old) - 1) and (self.new_ends or new != len(self.new) - 1)
-        return DiffLine(mark, old + 1, new + 1, text, ends)
+        changed = self.new_changed.get(new, ()) if mark == "+" else self.old_changed.get(old, ()) if mark == "-" else ()
+        return DiffLine(mark, old + 1, new + 1, text, ends, changed)

@@ -1,7 +1,7 @@
 """The parts of a screen: which words are ours and which are foreign, before escaping and wrapping.
 
 Invariant: foreign words are only in `Field`, `Listing` and `Quote`, as their `value` or `text`, and in a `FileDiff`, as
-its `path` and the lines of its text, never in a label or a head; everything else is ours. The command line, the
+its paths and the lines of its text, never in a label or a head; everything else is ours. The command line, the
 terminal application and the operator's page are rendered from these alone.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from threegate.core.file_diff import TextChange
+from threegate.core.file_diff import Mark, TextChange
 
 LIMIT: Final = 60
 """Lines of a long text that the short screen shows."""
@@ -74,11 +74,27 @@ class FileDiff:
     path: str
     about: tuple[Field | Fact | Quote | Note, ...] = ()
     """What is to be known of it, above its lines."""
+    marks: tuple[Mark, ...] = ()
+    """What a person must not miss of it, in the order of its lines; what the whole file is comes first."""
     text: TextChange | None = None
     """None where nothing of it is shown as lines."""
     before: str = ""
     after: str = ""
     """Digests of the file before and after; empty where it is not there. Equal ones: the same change."""
+    kind: str = ""
+    """Ours: what it is afterwards, or was if it is deleted: a file, an executable file, a symlink, a folder."""
+    old_path: str = ""
+    """Where it was, if it is renamed."""
+
+    @property
+    def added(self) -> int:
+        """Lines that it has now."""
+        return self.text.added if self.text is not None else 0
+
+    @property
+    def removed(self) -> int:
+        """Lines that it had."""
+        return self.text.removed if self.text is not None else 0
 
 
 Item = Field | Fact | Listing | Quote | FileDiff | Note

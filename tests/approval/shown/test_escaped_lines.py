@@ -13,6 +13,7 @@ from threegate.approval.shown.escaped_lines import (
     GUTTER,
     CodeLine,
     Cut,
+    DiffRow,
     Title,
     cells,
     fact,
@@ -25,7 +26,8 @@ from threegate.approval.shown.escaped_lines import (
     shown,
 )
 from threegate.approval.shown.time_read import Reader
-from threegate.core.screen_parts import Fact, Field, Note, Quote, Section
+from threegate.core.file_diff import Mark, Piece, TextChange
+from threegate.core.screen_parts import Fact, Field, FileDiff, Note, Quote, Section
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 ATTACKS = [
@@ -153,3 +155,22 @@ def test_reading_is_measured_and_whole_only_if_nothing_was_cut() -> None:
     assert not reader.read().whole
     reader.shows(["all of it"])
     assert reader.read().whole and reader.read().seconds == 0 and not reader.read(unseen=1).whole
+
+
+def test_marks_of_a_file_are_above_its_lines_and_beside_the_line() -> None:
+    text = TextChange(("a",), ("b", "c" * 90), (Piece(0, 1, 0, 2),))
+    marks = (Mark(0, "RUNS LATER: a script"), Mark(1, "odd", removed=True), Mark(2, "starts a process"))
+    item = FileDiff("RENAMED", "new.sh", (Note("a note"),), marks, text, old_path="old.sh")
+    lines = render_sections([Section("CHANGE", (item,))])[2:]
+    assert lines[:6] == [
+        "  RENAMED     | new.sh",
+        "  was         | old.sh",
+        "  RUNS LATER: a script",
+        "  old line 1: odd",
+        "  line 2: starts a process",
+        "  a note",
+    ]
+    assert [line[:10] for line in lines[6:]] == ["! 1   - | ", "    1 + | ", "!   2 + | ", "      + | "]
+    said = [line.said for line in lines if isinstance(line, DiffRow)]
+    assert said == [("odd",), (), ("starts a process",), ()] and (item.added, item.removed) == (2, 1)
+    assert FileDiff("DELETED", "x").added == FileDiff("DELETED", "x").removed == 0

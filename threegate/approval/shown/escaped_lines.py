@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from threegate.core.file_diff import CONTEXT, Fold, TextChange
+from threegate.core.file_diff import CONTEXT, Fold, Mark, TextChange
 from threegate.core.printable import escape_of, is_plain, stands_alone
 from threegate.core.screen_parts import Fact, Field, FileDiff, Item, Listing, Note, Section
 
@@ -49,6 +49,8 @@ class DiffRow(CodeLine):
     """
 
     mark: str
+    said: tuple[str, ...] = ()
+    """What a person must not miss of the line, in our words. Its row begins with an exclamation mark."""
 
 
 class Title(str):
@@ -158,8 +160,13 @@ def numbered(text: str, *, width: int = WIDTH, limit: int | None = None, first: 
     return clipped(lines, limit)
 
 
-def diff_lines(text: TextChange, *, width: int = WIDTH, context: int | None = CONTEXT) -> list[str]:
+def diff_lines(
+    text: TextChange, *, width: int = WIDTH, context: int | None = CONTEXT, marks: Iterable[Mark] = ()
+) -> list[str]:
     """A file's change: the line's numbers before and after, our mark, the gutter, the file's own words."""
+    marked: dict[tuple[bool, int], tuple[str, ...]] = {}
+    for mark in marks:
+        marked[mark.removed, mark.line] = (*marked.get((mark.removed, mark.line), ()), mark.what)
     size = len(str(max(len(text.old), len(text.new))))
     lines: list[str] = []
     for row in text.rows(context):
@@ -167,22 +174,25 @@ def diff_lines(text: TextChange, *, width: int = WIDTH, context: int | None = CO
             lines.append(f"  > {row.lines} equal lines")
             continue
         label = f"{row.old or '':>{size}} {row.new or '':>{size}}"
+        said = marked.get((row.mark == "-", row.old if row.mark == "-" else row.new), ())
         for piece in wrapped(visible(row.text), width - 2 * size - 6 - len(GUTTER)):
-            line = DiffRow(f"  {label} {row.mark} {GUTTER}{piece}")
-            line.start, line.mark = len(line) - len(piece), row.mark
+            line = DiffRow(f"{'!' if said else ' '} {label} {row.mark} {GUTTER}{piece}")
+            line.start, line.mark, line.said = len(line) - len(piece), row.mark, said
             lines.append(line)
-            label = " " * len(label)
+            label, said = " " * len(label), ()
         if not row.ends:
             lines.append("  > the file ends here, without a line end")
     return lines
 
 
-def visible(text: str) -> str:
-    """A line of a file: tabs with a mark, up to their next stop; bytes that are not UTF-8 as ``\\xff``."""
+def visible(text: str, column: int = 0) -> str:
+    """A line of a file, or a part of it from a column on: tabs with a mark, up to their next stop; bytes that are not
+    UTF-8 as ``\\xff``.
+    """
     made = ""
     for char in text:
         if char == "\t":
-            made += "\u2192".ljust(TAB - len(made) % TAB)
+            made += "\u2192".ljust(TAB - (column + len(made)) % TAB)
         else:
             made += escape_of(chr(ord(char) - 0xDC00)) if "\udc80" <= char <= "\udcff" else char
     return made
@@ -258,9 +268,13 @@ def _item(item: Item, width: int, full: bool) -> list[str]:
         return own(item.text, width=width)
     if isinstance(item, FileDiff):
         lines = field(item.label, item.path, width=width, limit=None)
+        if item.old_path:
+            lines += field("was", item.old_path, width=width, limit=None)
+        for mark in item.marks:
+            lines += own(mark.said, width=width)
         for part in item.about:
             lines += _item(part, width, full)
-        return lines + (diff_lines(item.text, width=width) if item.text is not None else [])
+        return lines + (diff_lines(item.text, width=width, marks=item.marks) if item.text is not None else [])
     head = own(item.head, width=width) if item.head else []
     if isinstance(item, Listing):
         return head + numbered(item.text, width=width, limit=None if full else item.most)

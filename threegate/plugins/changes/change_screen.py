@@ -20,6 +20,7 @@ from threegate.approval.shown.request_sections import size_text
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import Refused
+from threegate.core.file_diff import Mark
 from threegate.core.screen_parts import Field, FileDiff, Item, Note
 from threegate.plugins.changes.change_facts import ChangedPath, path_diff
 from threegate.plugins.changes.change_tar import ChangeSet
@@ -161,30 +162,50 @@ def _by_links(item: ChangedPath, links: LinkNames) -> ChangedPath:
 
 def _path(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath) -> FileDiff:
     row, found = item.row, path_diff(project, change, stream, item)
-    about = [*_about(project, change, item), *([Note(found.why)] if found.why else [])]
+    about = [*_about(change, item), *([Note(found.why)] if found.why else [])]
     if item.size == 0 and row.change == "add" and row.after is not None and row.after.file:
         about.append(Note("is empty"))
     before, after = ("" if side is None else f"{side.mode} {side.sha256}" for side in (row.before, row.after))
-    return FileDiff(_LABELS[row.change], row.path, tuple(about), found.text, before, after)
+    side = row.after or row.before
+    return FileDiff(
+        _LABELS[row.change],
+        row.path,
+        tuple(about),
+        tuple(_whole(project, item)),
+        found.text,
+        before,
+        after,
+        kind=_KINDS[side.mode] if side is not None else "",
+    )
 
 
-def _about(project: Tree, change: ChangeSet, item: ChangedPath) -> Iterator[Field | Note]:
+def _whole(project: Tree, item: ChangedPath) -> Iterator[Mark]:
+    """What is to be known of the file as a whole."""
     row = item.row
-    if row.before is not None and row.after is not None and row.before.mode != row.after.mode:
-        yield Note(f"was: {_KINDS[row.before.mode]}; becomes: {_KINDS[row.after.mode]}")
-    elif row.after is not None and row.after.mode != "100644":
-        yield Note(f"is: {_KINDS[row.after.mode]}")
     if item.later is not None:
-        yield Note(f"RUNS LATER: {item.later}")
+        yield Mark(0, f"RUNS LATER: {item.later}")
+    if row.after is None and row.before is not None:
+        said = f": {_size(project, row.path)}, sha256 {row.before.sha256}" if row.before.file else ""
+        yield Mark(0, f"is deleted{said}")
+    elif row.before is not None and row.after is not None and row.before.mode != row.after.mode:
+        yield Mark(0, f"was: {_KINDS[row.before.mode]}; becomes: {_KINDS[row.after.mode]}")
+    if item.hidden:
+        yield Mark(0, f"LOOK CLOSELY: {item.hidden}; below, whatever is hidden is written as an escape")
+
+
+def _about(change: ChangeSet, item: ChangedPath) -> Iterator[Field | Note]:
+    row = item.row
+    if (
+        row.after is not None
+        and row.after.mode != "100644"
+        and (row.before is None or row.before.mode == row.after.mode)
+    ):
+        yield Note(f"is: {_KINDS[row.after.mode]}")
     if row.after is not None and row.after.mode == LINK:
         yield Field("leads to", change.targets[row.path])
     if item.unseen and row.after is not None:
         yield Note(f"not shown: {item.unseen}")
         yield Note(f"{size_text(item.size)}, sha256 {row.after.sha256}")
-    if row.after is None and row.before is not None and row.before.file:
-        yield Note(f"{_size(project, row.path)}, sha256 {row.before.sha256}")
-    if item.hidden:
-        yield Note(f"LOOK CLOSELY: {item.hidden}; below, whatever is hidden is written as an escape")
 
 
 def _size(project: Tree, path: str) -> str:

@@ -1,7 +1,7 @@
 """The change of each file for the page: rows of a table, and which files have pages of their own.
 
 Invariant: the rows of a file, page after page, are every row of its change with every character of it; nothing is cut.
-Foreign words are only in `TableRow.text` of a row with a mark, already escaped.
+Foreign words are only in `TableRow.words` of a row with a mark, already escaped.
 """
 
 from __future__ import annotations
@@ -14,17 +14,31 @@ from typing import Literal, NamedTuple
 from threegate.approval.shown.escaped_lines import shown, visible
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
-from threegate.core.file_diff import Fold, TextChange
+from threegate.core.file_diff import DiffLine, Fold, Mark, TextChange
 from threegate.core.screen_parts import FileDiff, Item, Note, Section
 
 
+class Words(NamedTuple):
+    """A part of a line, and whether it is what changed within the line."""
+
+    text: str
+    changed: bool = False
+
+
 class TableRow(NamedTuple):
-    """A row. `mark` is a space, a minus or a plus; empty: the text is ours. A number is 0 where it is not shown."""
+    """A row. `mark` is a space, a minus or a plus; empty: the words are ours. A number is 0 where it is not shown."""
 
     mark: Literal["", " ", "-", "+"]
     old: int
     new: int
-    text: str
+    words: tuple[Words, ...]
+    marks: tuple[int, ...] = ()
+    """Places in `FileDiff.marks` of what a person must not miss of this line."""
+
+    @property
+    def text(self) -> str:
+        """All of its words."""
+        return "".join(words.text for words in self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +56,9 @@ class ShownFile:
     here: bool
     """Whether its lines are on the page of the request; otherwise on pages of their own."""
 
-    @property
-    def added(self) -> int:
-        """Lines that it adds."""
-        return self.diff.text.added if self.diff.text is not None else 0
-
-    @property
-    def removed(self) -> int:
-        """Lines that it removes."""
-        return self.diff.text.removed if self.diff.text is not None else 0
+    def page_of(self, mark: int) -> int:
+        """The page that has the line of a mark, from 1; 0 if none has, as when the whole file is meant."""
+        return next((at for at, page in enumerate(self.pages, 1) if any(mark in row.marks for row in page)), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,37 +114,69 @@ def _kind(item: Item) -> Literal["facts", "notes", "file"]:
 
 
 def _shown_file(number: int, diff: FileDiff, left: int) -> ShownFile:
-    pages = tuple(table_pages(diff.text)) if diff.text is not None else ()
+    pages = tuple(table_pages(diff.text, diff.marks)) if diff.text is not None else ()
     rows = sum(map(len, pages))
     lines = sum(bool(row.old or row.new) for page in pages for row in page)
     key = sha256_hex("\0".join((diff.label, diff.path, diff.before, diff.after)).encode("utf-8", "surrogateescape"))
     return ShownFile(number, key[:32], diff, lines, pages, here=len(pages) <= 1 and rows <= left)
 
 
-def table_pages(text: TextChange) -> Iterator[tuple[TableRow, ...]]:
+def table_pages(text: TextChange, marks: Sequence[Mark] = ()) -> Iterator[tuple[TableRow, ...]]:
     """The rows in pages of at most PAGE_DIFF_ROWS rows and about PAGE_DIFF_CHARS characters."""
     page: list[TableRow] = []
     chars = 0
-    for row in _rows(text):
-        if page and (len(page) == limits.PAGE_DIFF_ROWS or chars + len(row.text) > limits.PAGE_DIFF_CHARS):
+    for row in _rows(text, marks):
+        size = len(row.text)
+        if page and (len(page) == limits.PAGE_DIFF_ROWS or chars + size > limits.PAGE_DIFF_CHARS):
             yield tuple(page)
             page, chars = [], 0
         page.append(row)
-        chars += len(row.text)
+        chars += size
     if page:
         yield tuple(page)
 
 
-def _rows(text: TextChange) -> Iterator[TableRow]:
+def _rows(text: TextChange, marks: Sequence[Mark]) -> Iterator[TableRow]:
+    marked: dict[tuple[bool, int], tuple[int, ...]] = {}
+    for place, mark in enumerate(marks):
+        if mark.line:
+            marked[mark.removed, mark.line] = (*marked.get((mark.removed, mark.line), ()), place)
     for row in text.rows():
         if isinstance(row, Fold):
-            yield TableRow("", 0, 0, f"{row.lines} equal lines")
+            yield TableRow("", 0, 0, (Words(f"{row.lines} equal lines"),))
             continue
         old, new = row.old, row.new
-        words = shown(visible(row.text))
+        said = marked.get((True, old) if row.mark == "-" else (False, new), ())
         # A browser is slow with one cell of a megabyte; what goes on has no number.
-        for start in range(0, len(words) or 1, limits.PAGE_DIFF_CELL_CHARS):
-            yield TableRow(row.mark, old, new, words[start : start + limits.PAGE_DIFF_CELL_CHARS])
-            old = new = 0
+        for words in _cells(_words(row)):
+            yield TableRow(row.mark, old, new, words, said)
+            old, new, said = 0, 0, ()
         if not row.ends:
-            yield TableRow("", 0, 0, "the file ends here, without a line end")
+            yield TableRow("", 0, 0, (Words("the file ends here, without a line end"),))
+
+
+def _words(line: DiffLine) -> Iterator[Words]:
+    """The escaped words of a line, with what changed within it."""
+    at = column = 0
+    for start, end in (*line.changed, (len(line.text), len(line.text))):
+        for part, changed in ((line.text[at:start], False), (line.text[start:end], True)):
+            if part:
+                seen = visible(part, column)
+                column += len(seen)
+                yield Words(shown(seen), changed)
+        at = end
+
+
+def _cells(words: Iterable[Words]) -> Iterator[tuple[Words, ...]]:
+    """The same in cells of at most PAGE_DIFF_CELL_CHARS characters; at least one."""
+    cell: list[Words] = []
+    room = limits.PAGE_DIFF_CELL_CHARS
+    for text, changed in words:
+        while text:
+            if not room:
+                yield tuple(cell)
+                cell, room = [], limits.PAGE_DIFF_CELL_CHARS
+            part, text = text[:room], text[room:]
+            cell.append(Words(part, changed))
+            room -= len(part)
+    yield tuple(cell)

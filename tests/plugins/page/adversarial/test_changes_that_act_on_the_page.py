@@ -21,7 +21,7 @@ from threegate.review.overview import entries
 from threegate.review.request_view import view_request
 
 BIG = "".join(f"line {number}\n" for number in range(limits.PAGE_DIFF_ROWS * 2 + 30))
-OURS = "39 equal lines\nthe file ends here, without a line end\nNext file\n+ 1 | approved\n</td></tr></table><h2>Walls</h2>"
+OURS = ("39 equal lines", "the file ends here, without a line end", "Next file", "+ 1 | approved", "</td><h2>Walls")
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_the_page_has_every_line_that_the_terminal_has(bench: Bench, tmp_path: P
 def test_hostile_words_of_a_change_stay_words_behind_the_bar(bench: Bench, tmp_path: Path) -> None:
     """Contents and paths: each is in a foreign cell, nothing acts, nothing hidden is left hidden."""
     texts = [f"{MARK} {text}" for text in (*PASSING, *REFUSED)]
-    lines = "\n".join(text.replace("\n", " ") for text in texts) + "\n" + OURS.replace("\n", f" {MARK}\n") + f" {MARK}\n"
+    lines = "".join(text.replace("\n", " ") + "\n" for text in (*texts, *(f"{ours} {MARK}" for ours in OURS)))
     names = [f"{MARK} <img src=x onerror=alert(1)>.py", f"{MARK}'\" onmouseover=alert(2) x", f"{MARK}&lt;b>.txt"]
     after = {"keep": "k\n", "old": "o\n", **dict.fromkeys(names, lines)}
     agent_draft(bench, tmp_path, {"keep": "k\n", "old": lines}, after)
