@@ -328,6 +328,14 @@ PAGE_FIRST_ROWS: Final = 10
 PAGE_STREAM_CHARS: Final = 32_000
 PAGE_FIRST_CHARS: Final = 4_000
 PAGE_QUERY_CHARS: Final = 200
+PAGE_DIFF_ROWS: Final = 500
+"""Rows of one page of a file's change; a longer one has pages of its own."""
+PAGE_DIFF_CHARS: Final = 200_000
+"""Characters of one page of a file's change."""
+PAGE_DIFF_CELL_CHARS: Final = 8_000
+"""Characters of one row; a longer line goes on in the next one."""
+PAGE_DIFFS_ROWS: Final = 2_000
+"""Rows of all changes on the page of a request; files behind them have pages of their own."""
 PASSKEY_REQUEST_BYTES: Final = 64 * KIB
 """What a browser sends with a passkey's signature, the statement included."""
 PASSKEY_REQUEST_SECONDS: Final = 10

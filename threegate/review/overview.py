@@ -6,23 +6,23 @@ the verdict of its file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from threegate.approval.shown.escaped_lines import shown
-from threegate.core.workspace import Workspace
-from threegate.review.status import RequestEntry, draft_folder_names, files_in
+from threegate.core.workspace import STATES, Workspace
+from threegate.review.status import RequestEntry, draft_folder_names, files_in, is_draft_folder
 
-GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "drafts": ("inbox", "drafts"),
-    "approved": ("approved",),
-    "running": ("running",),
-    "finished": ("finished",),
-    "refused": ("refused",),
-}
-"""The groups of a listing, in the order in which a request passes through them, with their folders; drafts of
-agent runs come on top.
+DRAFTS: Final = "drafts"
+GROUPS: Final = (DRAFTS, *STATES)
+"""The groups of a listing, in the order in which a request passes through them: all drafts, wherever they are, and a
+group for each other folder.
 """
+
+
+def group_of(entry: RequestEntry) -> str:
+    """The group that a file is in."""
+    return DRAFTS if is_draft_folder(entry.folder) else entry.folder
 
 
 def entries(workspace: Workspace, group: str) -> list[RequestEntry]:
@@ -33,7 +33,7 @@ def entries(workspace: Workspace, group: str) -> list[RequestEntry]:
 
 def find_entry(workspace: Workspace, folder: str, key: str) -> RequestEntry | None:
     """The file of a folder with this key, or None. Keys are compared; no path is made from `key`."""
-    if not any(folder in _folders(workspace, group) for group in GROUPS):
+    if all(folder not in _folders(workspace, group) for group in GROUPS):
         return None
     return next((entry for entry in files_in(workspace, folder) if entry.key == key), None)
 
@@ -45,4 +45,4 @@ def matching(found: Sequence[RequestEntry], words: str) -> list[RequestEntry]:
 
 
 def _folders(workspace: Workspace, group: str) -> list[str]:
-    return draft_folder_names(workspace) if group == "drafts" else list(GROUPS[group])
+    return draft_folder_names(workspace) if group == DRAFTS else [group]

@@ -20,10 +20,9 @@ from threegate.request.report import Finding, Report
 from threegate.review.countersign import read_waiting, review_waiting, verify_approval
 from threegate.review.draft_sources import source_of
 from threegate.review.ended_sections import ended_sections
-from threegate.review.overview import GROUPS
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import InvalidDraft, ReviewedDraft, read_draft, view_draft
-from threegate.review.status import WHOM, Line, RequestEntry, line_of
+from threegate.review.status import WHOM, Line, RequestEntry, is_draft_folder, line_of
 from threegate.trail.event import Event
 from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import End
@@ -74,9 +73,9 @@ def view_request(
     line = line_of(context.workspace, entry)
     if entry.path.suffix != ".md":
         return RequestView(line, problem=_no_request(context, entry))
-    if entry.folder in GROUPS["drafts"] and not is_request_name(entry.path.name):
-        return RequestView(line, problem="its name is not of the form TR-YYYYMMDD-HHMMSSZ-<slug>.md")
-    if entry.folder in GROUPS["drafts"]:
+    if is_draft_folder(entry.folder):
+        if not is_request_name(entry.path.name):
+            return RequestView(line, problem="its name is not of the form TR-YYYYMMDD-HHMMSSZ-<slug>.md")
         return _draft(context, entry, line, operator, seen)
     if entry.folder == "approved":
         return _waiting(context, entry, line)
@@ -175,7 +174,7 @@ def _claimed(context: Context, entry: RequestEntry, line: Line) -> RequestView:
 
 
 def _read(context: Context, entry: RequestEntry, data: bytes) -> Report:
-    return context.read(data, entry.path.name, "draft" if entry.folder in GROUPS["drafts"] else "approved")
+    return context.read(data, entry.path.name, "draft" if is_draft_folder(entry.folder) else "approved")
 
 
 def _is_of(history: RequestHistory, entry: RequestEntry) -> bool:

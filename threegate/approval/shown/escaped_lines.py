@@ -291,7 +291,7 @@ def _escaped(text: str, changed: Iterable[Span]) -> tuple[str, list[Span]]:
     for start, end in (*changed, (len(text), len(text))):
         start, end = max(at, min(start, len(text))), max(at, min(end, len(text)))
         for low, high in ((at, start), (start, end)):
-            made.append(shown(_visible(text[low:high], column)))
+            made.append(shown(visible(text[low:high], column)))
             column += len(made[-1])
         spans.append((column - len(made[-1]), column))
         at = end
@@ -304,7 +304,7 @@ def _within(spans: Iterable[Span], low: int, high: int, shift: int) -> tuple[Spa
     return tuple((start - low + shift, end - low + shift) for start, end in cut if start < end)
 
 
-def _visible(text: str, column: int = 0) -> str:
+def visible(text: str, column: int = 0) -> str:
     """Part of a line of a file, from a column on: tabs as an arrow up to their next stop, an arrow of the file itself
     as an escape, bytes that are not UTF-8 as ``\\xff``.
     """

@@ -85,6 +85,7 @@ def look_routes(views: Views, sessions: Sessions, origin: str = "") -> list[Rout
         Route("/{view}/", shows(views.overview)),
         Route("/{view}/list/{group}", shows(views.group)),
         Route("/{view}/request/{folder}/{key}", shows(views.request)),
+        Route("/{view}/file/{folder}/{key}/{file}", shows(views.file)),
         Route("/{view}/stream/{folder}/{key}/{name}", shows(views.stream)),
     ]
 

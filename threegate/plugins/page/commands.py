@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from threegate.core.workspace import Workspace
 from threegate.review.draft_sources import source_of
-from threegate.review.overview import GROUPS
 from threegate.review.request_view import RequestView
-from threegate.review.status import RequestEntry
+from threegate.review.status import RequestEntry, is_draft_folder
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 
@@ -40,7 +39,7 @@ def _wanted(workspace: Workspace, entry: RequestEntry, view: RequestView) -> Ite
     if entry.path.suffix != ".md":
         if (source := source_of(workspace, entry.path.name)) is not None:
             yield f"show the {source.what}'s verdict, with reasons", [*source.explain, path]
-    elif entry.folder in GROUPS["drafts"]:
+    elif is_draft_folder(entry.folder):
         if not view.problem:
             yield "read it again, sign it with your key and let it run once", ["approve", path]
         yield "reject it for good; the agent gets the reason", ["reject", path, "--reason", "why not"]

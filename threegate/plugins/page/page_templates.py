@@ -15,9 +15,8 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from threegate import __version__
-from threegate.approval.shown.escaped_lines import diff_lines, shown
-from threegate.core.file_diff import said_of
-from threegate.core.screen_parts import FileDiff
+from threegate.approval.shown.escaped_lines import shown
+from threegate.plugins.page.diff_pages import about_blocks
 from threegate.review.code_descriptions import description
 
 _FOLDER: Final = files(__package__) / "templates"
@@ -83,10 +82,6 @@ def _numbered(text: str) -> list[str]:
     return [shown(line) for line in text.removesuffix("\n").split("\n")]
 
 
-def _diff(item: FileDiff) -> str:
-    return "\n".join(diff_lines(item.text, width=1 << 30, marks=item.marks)) if item.text is not None else ""
-
-
 def _meaning_of_value(value: str) -> str:
     """The meaning of the code that a value begins with."""
     return description(value.split(" ", 1)[0].split(",", 1)[0])
@@ -103,8 +98,7 @@ def _environment() -> Environment:
     )
     environment.filters["foreign"] = foreign
     environment.filters["numbered"] = _numbered
-    environment.filters["diff"] = _diff
-    environment.filters["said"] = said_of
+    environment.filters["blocks"] = about_blocks
     environment.filters["meaning"] = description
     environment.filters["meaning_of_value"] = _meaning_of_value
     environment.globals.update(

@@ -40,10 +40,9 @@ from threegate.plugins.page.views import Missing, Views
 from threegate.plugins.serve.connections import read_body
 from threegate.plugins.serve.rate_limit import RateLimit
 from threegate.review.draft_sources import placed_at
-from threegate.review.overview import GROUPS
 from threegate.review.request_view import RequestView
 from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
-from threegate.review.status import RequestEntry
+from threegate.review.status import RequestEntry, is_draft_folder
 
 _ASSERTION = {"credential", "authenticator_data", "client_data", "signature"}
 _LOGIN_TYPE = "threegate-login/1"
@@ -224,7 +223,7 @@ class _PasskeyPage:
         if seconds > limits.PASSKEY_STATEMENT_SECONDS:
             raise Refused("expired", "this was shown too long ago; reload the page")
         place = self._views.entry(request)
-        if place.folder not in GROUPS["drafts"]:
+        if not is_draft_folder(place.folder):
             raise InvalidInput(f"{place.path.name}: no longer a draft; see: threegate status")
         signed = render_signed(statement_bytes, _armor(entry, NAMESPACE_APPROVAL, value))
         with open_reviewed_draft(context, read_draft(self._workspace, place.path), compared=False) as reviewed:

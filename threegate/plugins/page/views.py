@@ -9,15 +9,15 @@ from starlette.requests import Request
 
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, TrailError
-from threegate.core.screen_parts import Section
 from threegate.core.secretscan.scan import mask_secrets
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
 from threegate.launch.contract_sessions import ContractSessions
 from threegate.plugins.page.commands import commands
+from threegate.plugins.page.diff_pages import PagePart, files_of, page_parts
 from threegate.plugins.page.page_templates import foreign, render
 from threegate.review.asked import AskedReader
-from threegate.review.overview import GROUPS, entries, find_entry, matching
+from threegate.review.overview import GROUPS, entries, find_entry, group_of, matching
 from threegate.review.readiness import Readiness
 from threegate.review.request_view import RequestView, view_request
 from threegate.review.status import TITLES as NEXT_TITLES
@@ -124,6 +124,8 @@ class Views:
         """One request in full."""
         entry = self.entry(request)
         view, added = self._looked(request, entry)
+        parts = page_parts(view.sections)
+        files = files_of(parts)
         streams = []
         if view.facts is not None:
             for name in _STREAMS:
@@ -136,12 +138,14 @@ class Views:
             request,
             "request.html",
             counts=self._counts(),
-            here=_group_of(entry),
+            here=group_of(entry),
             entry=entry,
             view=view,
-            ended=any(section.title == _ENDED for section in view.sections),
-            card=_card(view),
-            sections=[section for section in view.sections if section.title not in ("REQUEST", _ENDED)],
+            ended=any(part.title == _ENDED for part in parts),
+            card=_card(parts),
+            sections=[part for part in parts if part.title not in ("REQUEST", _ENDED)],
+            files=files,
+            elsewhere=[file for file in files if not file.here],
             commands=commands(self._workspace, entry, view),
             streams=streams,
             **added,
@@ -150,6 +154,26 @@ class Views:
     def _looked(self, request: Request, entry: RequestEntry) -> tuple[RequestView, dict[str, Any]]:
         """The sections of a request, and the other values for its page."""
         return self._view(entry), {}
+
+    def file(self, request: Request) -> str:
+        """The change of one file, page by page."""
+        entry = self.entry(request)
+        files = files_of(page_parts(self._view(entry).sections))
+        file = next((file for file in files if file.pages and file.key == request.path_params["file"]), None)
+        if file is None:
+            raise Missing("this change of a file is no longer in the request: open the request again")
+        page = min(_number(request.query_params.get("page", "1")), len(file.pages))
+        return self._render(
+            request,
+            "file.html",
+            counts=self._counts(),
+            here=group_of(entry),
+            entry=entry,
+            file=file,
+            files=files,
+            page=page,
+            pages=len(file.pages),
+        )
 
     def stream(self, request: Request) -> str:
         """stdout or stderr of a run, page by page."""
@@ -164,7 +188,7 @@ class Views:
             request,
             "stream.html",
             counts=self._counts(),
-            here=_group_of(entry),
+            here=group_of(entry),
             entry=entry,
             name=name,
             text=pieces[page - 1],
@@ -238,18 +262,14 @@ def _part(group: str, title: str, total: int, rows: list[Line]) -> dict[str, Any
     return {"group": group, "title": title, "total": total, **found}
 
 
-def _card(view: RequestView) -> list[Section]:
+def _card(parts: list[PagePart]) -> list[PagePart]:
     """The content of the card column: how it ended, else the request's own card."""
-    found = {section.title: section for section in view.sections}
+    found = {part.title: part for part in parts}
     return [found[title] for title in (_ENDED, "REQUEST") if title in found][:1]
 
 
 def _counts(found: dict[str, list[RequestEntry]]) -> dict[str, int]:
     return {group: len(items) for group, items in found.items()}
-
-
-def _group_of(entry: RequestEntry) -> str:
-    return next((group for group, folders in GROUPS.items() if entry.folder in folders), "drafts")
 
 
 def _number(text: str) -> int:

@@ -54,7 +54,8 @@ class WorkspaceGauge:
             metrics.decided(line)
         now = datetime.now(UTC).timestamp()
         for state in ("inbox", "drafts", "approved", "running", "finished", "refused"):
-            count, first = _files(getattr(self._workspace, state))
+            found = [_files(folder) for folder in _folders(self._workspace, state)]
+            count, first = sum(number for number, _ in found), min(moment for _, moment in found)
             metrics.requests.labels(state).set(count)
             if state not in ("finished", "refused"):
                 metrics.oldest.labels(state).set(max(0.0, now - first) if count else 0.0)
@@ -78,6 +79,13 @@ class WorkspaceGauge:
                     return
                 self._offset += len(line)
                 yield line
+
+
+def _folders(workspace: Workspace, state: str) -> list[Path]:
+    """The folders of a state: what agents' runs asked for waits like what is in the inbox."""
+    folder: Path = getattr(workspace, state)
+    runs = [place for place in workspace.draft_folders() if workspace.run_of(place)] if state == "inbox" else []
+    return [folder, *runs]
 
 
 def _files(folder: Path) -> tuple[int, float]:
