@@ -89,13 +89,9 @@ def others(line: Line) -> list[Line]:
         "together": 9,
     }
     assert line.asked is not None and line.exposure is not None and line.asked.weighed is not None
-    asked: dict[str, Any] = {
-        **{"requester": "x", "vouched": True, "risk": "high", "backend": "ERA", "shape": "f" * 64},
-        **{
-            "weighed": replace(line.asked.weighed, uses=Uses(requester="x", urls=("evil.example",))),
-            "attention": "rest",
-        },
-    }
+    asked: dict[str, Any] = {"requester": "x", "vouched": True, "risk": "high", "backend": "ERA", "shape": "f" * 64}
+    asked["weighed"] = replace(line.asked.weighed, uses=Uses(requester="x", urls=("evil.example",)))
+    asked["attention"] = "rest"
     exposure = replace(line.exposure, reach=("network evil.example:443",))
     changed = [replace(line, **{name: value}) for name, value in values.items()]
     changed += [replace(line, exposure=exposure), replace(line, asked=replace(line.asked, exposure=exposure))]
