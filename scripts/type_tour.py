@@ -15,6 +15,7 @@ import select
 import shutil
 import sys
 import tempfile
+import termios
 import time
 from pathlib import Path
 
@@ -48,7 +49,8 @@ SHOWN = (r"trail verifies", r"the median is 3\s", r"(?s)Call Alice and Bob\.\s.*
 def type_in_terminal(
     script: str, home: Path, answers: str, seconds: float = 120, commands: Path | None = None, account: str = ""
 ) -> tuple[int, str]:
-    """Run a script with bash under a pseudo-terminal below `home`; `answers` are typed ahead.
+    """Run a script with bash under a pseudo-terminal below `home`; each line of `answers` is typed to a question, and
+    space where a screen is shown page by page.
 
     `commands` is the folder that has the command `threegate`; `account` is who types, for root. Returns the exit code
     and what the terminal showed.
@@ -70,11 +72,19 @@ def type_in_terminal(
             TMPDIR=str(home),
         )
         os.execvp("bash", ["bash", "-e", "-c", script])
-    os.write(terminal, answers.encode())
-    shown = b""
+    termios.tcsetwinsize(terminal, (24, 80))
+    left = answers.splitlines(keepends=True)
+    shown, answered = b"", 0
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        ready, _, _ = select.select([terminal], [], [], 0.5)
+        ready, _, _ = select.select([terminal], [], [], 0.3)
+        row = re.split(rb"[\r\n]", shown)[-1]
+        if not ready and len(shown) > answered:
+            if row.endswith((b"] ", b"? ", b": ")) and left:
+                os.write(terminal, left.pop(0).encode())
+            elif b": space " in row:
+                os.write(terminal, b" ")
+            answered = len(shown)
         if ready:
             try:
                 piece = os.read(terminal, 65536)
