@@ -334,19 +334,25 @@ def test_a_changed_operators_file_is_said_before_the_signature(bench: Bench) -> 
 
 def test_no_daemon_is_a_line_everywhere_and_refuses_nothing(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     line = "not running, so nothing is started: threegate run"
+    made: list[dict[str, Any]] = []
     with with_engine(bench):
         path = drop(bench, Case("sort --version", "", ""))
 
         def told() -> list[bool]:
+            made.append(submitted(bench, path))
+            assert made[-1]["submitted"]
+            asked = by_the_door(bench, Case(f"sort --version {len(made)}", "", ""))["waits_for"]
             capfd.readouterr()
             assert execute(["--workspace", str(bench.workspace.root), "validate", str(path)]) == 0
             checked_by = f"daemon {line}" in capfd.readouterr().err
             shown = any(row.split("daemon")[-1].strip() == line for row in card(bench, path))
-            return [checked_by, shown, f"daemon    {line}" in command(bench, capfd, "status")[1]]
+            answers = [made[-1].get("waits_for") == f"daemon {line}", asked.startswith(f"daemon {line}; ")]
+            return [checked_by, shown, *answers, f"daemon    {line}" in command(bench, capfd, "status")[1]]
 
-        assert told() == [True, True, True]
+        assert told() == [True] * 5
         with bench.workspace.daemon_lock():
-            assert told() == [False, False, False]
+            assert told() == [False] * 5
+            assert "waits_for" not in made[-1]
         approved = bench.approve(path).path
         assert approved.exists()
 
