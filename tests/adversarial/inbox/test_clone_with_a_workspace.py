@@ -42,7 +42,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with monkeypatch.context() as attacker:
         attacker.setenv("XDG_STATE_HOME", str(theirs / "state"))
         place = make_place(theirs)
-        place.approve(place.drop(monty_draft(TRAP, "print('it ran')")))
+        place.approve(place.drop(monty_draft(TRAP, "print('it', 'ran')")))
     return shutil.copytree(place.root, tmp_path / "clone")
 
 

@@ -96,7 +96,7 @@ def test_one_byte_that_is_no_text_does_not_turn_a_script_into_hex(bench: Bench) 
     path = draft(bench, "python3 run.py", run_py=b"# caf\xe9\nimport os\n" + EVIL.encode())
     lines = screen(bench, path)
     assert any(line.endswith("| # caf\\xe9") for line in lines) and any(line.endswith(EVIL) for line in lines)
-    assert "  NOT SHOWN WHOLE:" in lines[:17]
+    assert "  NOT SHOWN WHOLE:" in lines[:22]
     with reviewed(bench, path) as found:
         assert found.job.unread == ("run.py",) and found.job.effective_risk == "medium"
 
@@ -108,15 +108,15 @@ def test_text_followed_by_a_zip_is_named_and_raises_the_risk(bench: Bench) -> No
         archive.writestr("__main__.py", EVIL)
     path = draft(bench, "python3 run.py", run_py=stream.getvalue())
     lines = screen(bench, path)
-    assert "  NOT SHOWN WHOLE:" in lines[:17]
-    assert "text followed by a zip archive" in " ".join(line.strip() for line in lines[:19])
+    assert "  NOT SHOWN WHOLE:" in lines[:22]
+    assert "text followed by a zip archive" in " ".join(line.strip() for line in lines[:24])
     with reviewed(bench, path) as found:
         assert found.job.effective_risk == "medium"
 
 
 def test_a_script_in_another_encoding_is_named(bench: Bench) -> None:
     path = draft(bench, "python3 run.py", run_py=b"# coding: utf-7\n# harmless +AAo-import os\n")
-    assert "another encoding" in " ".join(line.strip() for line in screen(bench, path)[:19])
+    assert "another encoding" in " ".join(line.strip() for line in screen(bench, path)[:24])
 
 
 def test_the_files_of_a_tar_are_shown_whole(bench: Bench) -> None:
@@ -148,7 +148,7 @@ def test_a_tar_with_a_size_that_lies_is_refused_before_anybody_signs(bench: Benc
 def test_more_than_a_person_reads_is_named(bench: Bench) -> None:
     path = draft(bench, "python3 run.py", run_py=b"x = 1\n" * limits.SHOWN_BYTES)
     lines = screen(bench, path)
-    assert "  NOT SHOWN WHOLE:" in lines[:17] and len(lines) < 2000
+    assert "  NOT SHOWN WHOLE:" in lines[:22] and len(lines) < 2000
 
 
 def long_script() -> bytes:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.request.examples import APPLY, APPLY_KEYS, apply, era, ids, read, request
-from threegate.plugins.changes.action import JobBranch, JobChange, ProjectChange, ProjectPlace
+from threegate.plugins.changes.action import JobBranch, JobChange, JobPart, ProjectChange, ProjectPlace
 from threegate.request.job import Platform, build_job, effective_risk
 from threegate.request.model import Request, exposure_of
 from threegate.request.render_draft import render_request
@@ -118,17 +118,23 @@ def test_the_job_binds_the_folder_and_the_change() -> None:
 
     digests = {digest(CHANGE), digest(None)}
     for item in fields(JobChange):
-        if item.name not in ("project", "branch"):
+        if item.name not in ("project", "branch", "part"):
             digests.add(digest(replace(CHANGE, **{item.name: "8" * 64 if item.name == "sha256" else 77})))
     branch = JobBranch("threegate/ar-1", "1" * 40, "2" * 40, "a <a@b>", "words")
     digests.add(digest(replace(CHANGE, branch=branch)))
     for item in fields(JobBranch):
         other: Any = ("said",) if item.name == "notes" else "other"
         digests.add(digest(replace(CHANGE, branch=replace(branch, **{item.name: other}))))
+    part = JobPart("TR-20261126-000000Z-whole", 1, 3, ("b", "c"))
+    digests.add(digest(replace(CHANGE, part=part)))
+    for item in fields(JobPart):
+        differs: Any = {"root": "TR-20261126-000000Z-other", "left_out": ("b",)}.get(item.name, 2)
+        digests.add(digest(replace(CHANGE, part=replace(part, **{item.name: differs}))))
     for item in fields(ProjectPlace):
         value: Any = "other" if item.name in ("name", "path") else 77
         digests.add(digest(replace(CHANGE, project=replace(CHANGE.project, **{item.name: value}))))
-    assert len(digests) == 2 + len(fields(JobChange)) - 1 + len(fields(JobBranch)) + len(fields(ProjectPlace))
+    parts = (JobChange, JobBranch, JobPart, ProjectPlace)
+    assert len(digests) == 2 + sum(len(fields(kind)) for kind in parts) - 1
 
 
 def test_the_schema_agrees() -> None:

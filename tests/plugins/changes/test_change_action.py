@@ -9,7 +9,14 @@ import pytest
 from tests.plugins.changes.example_change import PROJECT as CHANGE
 from tests.request.test_action import ASKED, told
 from threegate.core.errors import InvalidInput, Refused
-from threegate.plugins.changes.action import JobBranch, JobChange, ProjectChange, ProjectPlace, branch_undo_facts
+from threegate.plugins.changes.action import (
+    JobBranch,
+    JobChange,
+    JobPart,
+    ProjectChange,
+    ProjectPlace,
+    branch_undo_facts,
+)
 from threegate.request.backend import BACKENDS, Bound
 
 PLACE = ProjectPlace("web", "/srv/web", 1, 2, 3)
@@ -52,6 +59,19 @@ def test_what_a_person_sees_of_a_change() -> None:
     assert told(bound.card())[1][1] == "1 path; 1 deleted or replaced by another kind of file"
     assert told(bound.walls())[1] == ("folder", "device 1, inode 2, owned by uid 3")
     assert bound.why_other()[0] == "job_changed"
+
+
+def test_what_a_person_sees_of_a_part_of_a_change() -> None:
+    part = JobPart("TR-20261126-000000Z-whole", 1, 4, ("b",))
+    bound = CHANGE.bound(replace(MADE, part=part))
+    assert told(bound.card())[2:] == [
+        ("part", "1 of 4 paths; the request's words, below, describe all 4"),
+        ("derived from", "TR-20261126-000000Z-whole"),
+        ("left out", "b"),
+        ("", "and 2 more"),
+    ]
+    assert bound.meaning()["change"]["part"] == part.to_json()
+    assert len(told(CHANGE.bound(replace(MADE, part=replace(part, of=2))).card())) == 5
 
 
 @pytest.mark.parametrize("commits", [(), (("1" * 40, "one\n"), ("2" * 40, "two\n"))])

@@ -22,11 +22,12 @@ from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.screen_parts import Note
 from threegate.core.settings import parse_settings
+from threegate.plugins.grants import near_misses
 from threegate.plugins.grants.constraint import Constraint, is_plain_word, kind_of
 from threegate.plugins.grants.giving import what_may_differ
 from threegate.plugins.grants.grant import GRANT_TYPE, Grant, covers, terms
-from threegate.plugins.grants.near_misses import examples
-from threegate.plugins.grants.widened import Widened, open_job, read_widened, with_value
+from threegate.plugins.grants.near_misses import examples, newly_covered
+from threegate.plugins.grants.widened import Widened, open_job, open_values, read_widened, with_value
 from threegate.request.action import Command
 from threegate.request.job import Job, JobInput
 from threegate.request.model import InputFile, OutputFile
@@ -338,3 +339,18 @@ def test_kinds_and_words_of_parts() -> None:
     ]  # fmt: skip
     (item,) = read_widened(monty(), ["vars.limit gte 1 lte 100"])
     assert str(item) == "vars.limit is from 1 to 100"
+
+
+def test_every_value_that_could_be_open_is_found() -> None:
+    command = open_values(era("sort", "-k", "2", "/in/data.csv"))
+    assert command.values == {"argv.2": "2", "argv.3": "/in/data.csv", "outputs.0": "/out/a.txt"}
+    code = open_values(with_vars(monty(), '{"n": 1, "a b": 2, "deep": [1, {"x": true}]}'))
+    assert code.values == {"inputs.data.csv": 11, "outputs.0": "/out/sum.json", "vars.n": 1, "vars.deep.0": 1}
+
+
+def test_a_job_that_is_not_covered_is_never_named_as_the_worst(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = monty()
+    widened = read_widened(job, ["vars.limit gte 1 lte 100"])
+    assert newly_covered(job, widened, [job]) == "vars.limit is 100"
+    monkeypatch.setattr(near_misses, "matches", lambda *given: False)
+    assert newly_covered(job, widened, [job]) == ""

@@ -34,6 +34,7 @@ def page_of(workspace: Workspace) -> str:
 
 
 def words(page: str) -> str:
+    page = re.sub("</?b>", "", page)  # what changed within a line
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page[page.index("<main") : page.index("</main>")])).split())
 
 
