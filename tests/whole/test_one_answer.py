@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
+from tests.plugins.cluster.test_parts import RULES
+from tests.plugins.cluster.test_parts import told as worker_note
 from tests.plugins.tools.tool_bench import ToolBench
 from tests.request.examples import apply
 from tests.runners.test_other_engines import DOCKER, answering
@@ -30,6 +32,8 @@ from threegate.core.errors import Refused
 from threegate.daemon.drafts import Inbox
 from threegate.daemon.log import Log
 from threegate.plugins.agents.door import Door
+from threegate.plugins.cluster.capacity import workers_file
+from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.serve.requests import RequesterAccess
 from threegate.request.sandbox_contents import Contents
 from threegate.review.fitness import DRAFT_RULES
@@ -37,6 +41,7 @@ from threegate.review.readiness import Readiness
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft, refuse_judged
 from threegate.review.screen import render_reviewed_draft
 from threegate.runners.era import blocked_runs, contents
+from threegate.setup.settings_file import set_values
 from threegate.trail.payloads import Validated
 
 LABELS = {
@@ -204,7 +209,10 @@ WAITING = {
     "no image set": "would wait: no image: runners.era.image is not set; build it: threegate settings images",
     "image missing": "would wait: image {image}… is not named by its digest",
     "extra missing": "would wait: the extra era is not installed: nothing runs in a container: pip install",
+    "no worker": "would wait: none of 2 accepts work, so nothing starts: threegate status",
+    "no fit worker": "would wait: no live worker has 1 cores and ",
 }
+WORKERS = ("w1+0+a", "w2+0+b")
 
 
 @contextmanager
@@ -215,6 +223,17 @@ def waiting(bench: Bench, name: str, monkeypatch: pytest.MonkeyPatch) -> Iterato
         engine, image = f"unix://{away}", "sha256:" + "1" * 64
         bench.settings(runners__era__runtime="engine", runners__era__engine=engine, runners__era__image=image)
         yield WAITING[name].format(engine=away)
+        return
+    if "worker" in name:
+        image = "sha256:" + "1" * 64
+        set_values(bench.workspace.settings_file, {"runners.era.image": image, "cluster.broker": "amqps://127.0.0.1:1",
+                   "cluster.identity": "/none", "cluster.workers": WORKERS})  # fmt: skip
+        ledger = Ledger(("w1",), RULES)
+        if name == "no fit worker":  # it accepts work, but has no place for a container
+            ledger.hear("w1", worker_note(era=0))
+        workers_file(bench.workspace).write_text(json.dumps([seat.to_json() for seat in ledger.seats()]))
+        with bench.workspace.daemon_lock():
+            yield WAITING[name]
         return
     with with_engine(bench, missing=name == "image missing"):
         if name == "no image set":
@@ -230,7 +249,7 @@ def test_what_would_only_wait_is_said_everywhere_and_refuses_nothing(
 ) -> None:
     case = Case("sort --version", "TG910", "")
     with waiting(bench, name, monkeypatch) as line:
-        path = drop(bench, case)
+        path = drop(bench, case, memory_mb=256)  # as much as `draft` asks for
         found = validated(bench, path, capfd)
         ((rule, severity, _, _, message),) = found
         assert (rule, severity) == ("TG910", "warning") and message.startswith(line)
@@ -334,19 +353,25 @@ def test_a_changed_operators_file_is_said_before_the_signature(bench: Bench) -> 
 
 def test_no_daemon_is_a_line_everywhere_and_refuses_nothing(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     line = "not running, so nothing is started: threegate run"
+    made: list[dict[str, Any]] = []
     with with_engine(bench):
         path = drop(bench, Case("sort --version", "", ""))
 
         def told() -> list[bool]:
+            made.append(submitted(bench, path))
+            assert made[-1]["submitted"]
+            asked = by_the_door(bench, Case(f"sort --version {len(made)}", "", ""))["waits_for"]
             capfd.readouterr()
             assert execute(["--workspace", str(bench.workspace.root), "validate", str(path)]) == 0
             checked_by = f"daemon {line}" in capfd.readouterr().err
             shown = any(row.split("daemon")[-1].strip() == line for row in card(bench, path))
-            return [checked_by, shown, f"daemon    {line}" in command(bench, capfd, "status")[1]]
+            answers = [made[-1].get("waits_for") == f"daemon {line}", asked.startswith(f"daemon {line}; ")]
+            return [checked_by, shown, *answers, f"daemon    {line}" in command(bench, capfd, "status")[1]]
 
-        assert told() == [True, True, True]
+        assert told() == [True] * 5
         with bench.workspace.daemon_lock():
-            assert told() == [False, False, False]
+            assert told() == [False] * 5
+            assert "waits_for" not in made[-1]
         approved = bench.approve(path).path
         assert approved.exists()
 

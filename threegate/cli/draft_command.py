@@ -159,8 +159,13 @@ def _draft_again(which: str, json_: bool) -> None:
         )
         return
     invocation.say(f"draft {done.path} ({done.request_id}, a retry of {done.of})")
-    invocation.say(f"next  threegate approve {shlex.quote(str(done.path))}", copied=True)
-    _tell_no_daemon(context.workspace)
+    say_next(context.workspace, done.path)
+
+
+def say_next(workspace: Workspace, draft: Path) -> None:
+    """What to type after a command that made a draft, and whether no daemon would start it."""
+    invocation.say(f"next  threegate approve {shlex.quote(str(draft))}", copied=True)
+    _tell_no_daemon(workspace)
 
 
 def _tell_no_daemon(workspace: Workspace) -> None:

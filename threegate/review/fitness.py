@@ -131,7 +131,7 @@ def sandbox_facts(workspace: Workspace, settings: Settings, need: RunNeed) -> Sa
     if not os.access(workspace.tool_exec, os.R_OK):  # an agent's own account, which may not ask the engine either
         line = None
     elif (rows := machine_of(settings).workers(workspace, settings)) is not None:
-        line = workers_answer(rows, "threegate status")
+        line = workers_answer(rows, "threegate status", need)
     else:
         line = kind.blocked(settings, need, platform)
     waits = None if line is None or line.state == "ok" else line

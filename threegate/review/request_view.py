@@ -79,6 +79,8 @@ def view_request(
         return _draft(context, entry, line, operator, seen)
     if entry.folder == "approved":
         return _waiting(context, entry, line)
+    if entry.folder == "running":
+        return _running(context, entry, line)
     return _claimed(context, entry, line)
 
 
@@ -133,6 +135,19 @@ def _waiting(context: Context, entry: RequestEntry, line: Line) -> RequestView:
         checks=checks,
         story=_story(approved.history, entry),
     )
+
+
+def _running(context: Context, entry: RequestEntry, line: Line) -> RequestView:
+    """What a claimed request is, as its operator saw it, as long as its file can be read as approved."""
+    claimed = _claimed(context, entry, line)
+    try:
+        reviewed = review_waiting(context, read_waiting(context, entry.path))
+        card = review_sections(reviewed, context.policy.settings, operator=SOMEBODY)
+        card = [section for section in card if section.title != "WHAT THE JUDGEMENT WOULD SAY NOW"]  # it was judged
+    except (InvalidInput, Refused, OSError):
+        return claimed
+    there = {section.title for section in card}
+    return replace(claimed, sections=(*card, *(item for item in claimed.sections if item.title not in there)))
 
 
 def _claimed(context: Context, entry: RequestEntry, line: Line) -> RequestView:

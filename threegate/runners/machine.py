@@ -23,7 +23,7 @@ from threegate.core.settings import SECTIONS, RunnersSettings, Settings
 from threegate.core.workspace import Workspace
 from threegate.request.job import Job, Platforms
 from threegate.request.model import Request
-from threegate.runners.backend import DoctorLine, backends, make_runner, running
+from threegate.runners.backend import DoctorLine, RunNeed, backends, make_runner, running
 from threegate.runners.interface import Runner
 
 
@@ -252,12 +252,26 @@ def worker_lines(workspace: Workspace) -> list[dict[str, Any]] | None:
     return machine_of(settings).workers(workspace, settings)
 
 
-def workers_answer(rows: list[dict[str, Any]], fix: str = "") -> DoctorLine:
-    """Whether any of the other machines accepts work, in place of whether an engine answers here."""
-    live = [str(row["worker"]) for row in rows if row["live"]]
-    if live:
-        return DoctorLine("workers", "ok", f"{len(live)} of {len(rows)} accept work: {', '.join(live)}")
-    return DoctorLine("workers", "warning", f"none of {len(rows)} accepts work, so nothing starts", fix)
+def workers_answer(rows: list[dict[str, Any]], fix: str = "", need: RunNeed | None = None) -> DoctorLine:
+    """Whether any of the other machines accepts work, in place of whether an engine answers here; with a `need`, work
+    that needs that much of this backend.
+    """
+    live = [row for row in rows if row["live"]]
+    if not live:
+        return DoctorLine("workers", "warning", f"none of {len(rows)} accepts work, so nothing starts", fix)
+    if need is not None and not any(_could(row, need) for row in live):
+        most = Need.of(need.backend, need.cpus, need.memory_mb)
+        lacks = f"no live worker has {most.cpus} cores and {most.memory_mb} MiB for {need.backend}"
+        return DoctorLine("workers", "warning", lacks, fix)
+    names = ", ".join(str(row["worker"]) for row in live)
+    return DoctorLine("workers", "ok", f"{len(live)} of {len(rows)} accept work: {names}")
+
+
+def _could(row: Mapping[str, Any], need: RunNeed) -> bool:
+    """Whether a live worker has what a run needs, were it idle."""
+    least = Need.of(need.backend, need.cpus, need.memory_mb)
+    rows = str(row.get(need.backend.lower(), "0/0")).rpartition("/")[2]
+    return rows != "0" and least.cpus <= Decimal(row["cores"]) and least.memory_mb <= row["memory_mb"]
 
 
 class _RunnersHere(dict[str, Runner]):

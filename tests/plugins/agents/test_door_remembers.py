@@ -62,7 +62,7 @@ def test_a_server_that_starts_again_finds_what_was_there(place: Place, run: Agen
     again = ask(place, run)
     assert first["status"] == again["status"] == "pending" and first["request_id"] == again["request_id"]
     (line,) = call(place, run, "requests").value["requests"]
-    assert line["request_id"] == first["request_id"] and "daemon is not running" in line["waits_for"]
+    assert line["request_id"] == first["request_id"] and "daemon not running" in line["waits_for"]
     assert call(place, run, "wait", request_id=first["request_id"], wait_sec=0).value["status"] == "pending"
     assert len(drafts(place, run)) == 1
     (folder,) = (place.root / "inbox").glob(".calls-*") if run is None else (run.calls,)

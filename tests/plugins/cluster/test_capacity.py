@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ from threegate.plugins.cluster.capacity import MACHINE, workers_file
 from threegate.plugins.cluster.ledger import ClusterBudget, Ledger
 from threegate.plugins.cluster.section import ClusterSettings
 from threegate.request.backend import BACKENDS
-from threegate.runners.machine import machine_of, never_fits
+from threegate.runners.backend import RunNeed
+from threegate.runners.machine import machine_of, never_fits, workers_answer
 
 CLUSTER = Settings(sections={"cluster": ClusterSettings(broker="amqps://broker", workers=("one+0+a", "two+0+b"))})
 
@@ -47,6 +49,29 @@ def test_in_a_cluster_the_largest_worker_counts_once_all_were_heard_of(
     rows = None if workers is None else [{"cores": cores, "memory_mb": memory} for cores, memory in workers]
     workers_file(bench.workspace).write_text(json.dumps(rows))
     assert never_fits(bench.workspace, CLUSTER, era("3")) == (says and f"it could never run here: it {says}")
+
+
+@pytest.mark.parametrize(
+    ("row", "state"),
+    [
+        ({"era": "2/2"}, "ok"),
+        ({"live": False}, "warning"),
+        ({"era": "0/0"}, "warning"),
+        ({"era": None}, "warning"),
+        ({"cores": "2"}, "warning"),
+        ({"memory_mb": 95}, "warning"),
+    ],
+    ids=["busy", "silent", "no place", "a backend that it does not know", "cores", "memory"],
+)
+def test_one_live_worker_that_fits_is_enough(row: dict[str, Any], state: str) -> None:
+    """What it runs now does not count: that ends."""
+    small = {"worker": "one", "live": True, "cores": "1", "memory_mb": 900, "era": "0/1"}
+    other = {"worker": "two", "live": True, "cores": "4", "memory_mb": 900, "era": "0/1", **row}
+    rows = [small, {key: value for key, value in other.items() if value is not None}]
+    line = workers_answer(rows, "fix", RunNeed.of(era("3")))
+    assert line.state == state
+    if state != "ok":
+        assert (line.seen, line.fix) == ("no live worker has 3 cores and 96 MiB for ERA", "fix")
 
 
 def test_in_a_cluster_a_backend_that_no_worker_runs_waits_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

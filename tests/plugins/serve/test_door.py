@@ -145,13 +145,13 @@ def test_a_daemon_that_is_dead_or_stopped_is_said_and_loses_nothing(place: Place
     async def ask(client: Client) -> dict[str, Any]:
         return answer(await client.call_tool("run_python", {**ASK, "wait_sec": 1}))
 
-    assert "daemon is not running" in with_door(place, run, ask)["waits_for"]
+    assert "daemon not running" in with_door(place, run, ask)["waits_for"]
     with daemon(place) as process:
         place.wait_for(f"agents/{run.run_id}/verdicts/*.json")
         os.kill(process.pid, signal.SIGSTOP)
         assert with_door(place, run, ask)["waits_for"] == "a person has to read and sign it"
         os.kill(process.pid, signal.SIGCONT)
-    assert "daemon is not running" in with_door(place, run, ask)["waits_for"]
+    assert "daemon not running" in with_door(place, run, ask)["waits_for"]
     with daemon(place):
         asyncio.run(approved(place, run.inbox))
 

@@ -17,6 +17,7 @@ import typer
 
 from threegate.acts.signing_key import acting_operator
 from threegate.cli import invocation, tab_completion
+from threegate.cli.draft_command import say_next
 from threegate.cli.invocation import argument
 from threegate.cli.progress import busy
 from threegate.cli.signing_options import YesOption, acting_here, ask
@@ -326,7 +327,7 @@ def propose(
     for line in left:
         invocation.say(f"      {line}")
     invocation.say(f"draft {name}: {changes_line(made)}")
-    invocation.say(f"next  threegate approve {found.inbox / name}", copied=True)
+    say_next(context.workspace, found.inbox / name)
 
 
 @app.command()

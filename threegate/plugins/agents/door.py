@@ -76,6 +76,7 @@ from threegate.plugins.tools.call_draft import draft_call, tool_call
 from threegate.plugins.tools.requested_call import check_arguments
 from threegate.request.reader import read_request
 from threegate.review.fitness import WAITS, given_inputs, judged
+from threegate.review.readiness import would_wait
 from threegate.review.results import list_results
 from threegate.review.reviewed_draft import CHANGES_REQUESTED, SUPERSEDED
 from threegate.runners.live_output import PROGRESS, live_output
@@ -490,12 +491,8 @@ class Door:
 
     def _waits_for(self, verdict: Verdict | None) -> str:
         """Who or what must act next, for the agent."""
-        ours = os.access(self._workspace.tool_exec, os.R_OK)  # the agent's own account cannot find out
-        if ours and not self._workspace.daemon_lock_held():
-            return (
-                "ThreeGate's daemon is not running; the request is kept and continues when the operator "
-                "starts the daemon"
-            )
+        if line := would_wait(self._workspace):
+            return f"{line}; the request is kept until the operator starts it"
         if verdict is None:
             return "the daemon has not checked it yet"
         if verdict.state == "waiting":

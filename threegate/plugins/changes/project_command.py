@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from threegate.cli import tab_completion
+from threegate.cli.draft_command import say_next
 from threegate.cli.invocation import (
     JsonFlag,
     argument,
@@ -155,7 +155,7 @@ def redraft(
         say(f"      merged with the project: {path}")
     for path, why in done.left_out.items():
         say(f"      left out: {path}: {why}")
-    say(f"next  threegate approve {shlex.quote(str(done.path))}", copied=True)
+    say_next(context.workspace, done.path)
 
 
 @app.command()
@@ -203,4 +203,4 @@ def take(
     say(f"draft {done.path} ({done.request_id}, {len(done.taken)} of {total} paths of {done.of})")
     for path in done.left_out:
         say(f"      left out: {path}")
-    say(f"next  threegate approve {shlex.quote(str(done.path))}", copied=True)
+    say_next(context.workspace, done.path)

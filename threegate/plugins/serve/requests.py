@@ -24,6 +24,7 @@ from threegate.plugins.agents.outputs import Part
 from threegate.request.fixes import propose_fixes
 from threegate.request.reader import read_request
 from threegate.review.fitness import fresh_id_fix, inputs_now, judged, placed_inputs, used_id_finding
+from threegate.review.readiness import would_wait
 from threegate.review.results import ResultRow, list_results
 
 _FILE_NAME: Final = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-[a-z0-9][a-z0-9-]{0,63}\.md")
@@ -78,7 +79,8 @@ class RequesterAccess:
                 inbox.deliver(name, data, 0o644)
         except FileExistsError:
             raise InvalidInput("the inbox already has a file with this name; choose another file_name") from None
-        return {**answer, "submitted": True}
+        waits_for = would_wait(self._workspace)
+        return {**answer, "submitted": True, **({"waits_for": waits_for} if waits_for else {})}
 
     def request_status(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The verdict and the results of one request. Raises InvalidInput if it is unknown."""
