@@ -163,7 +163,8 @@ class _PasskeyPage:
                 return JSONResponse({"error": str(missing)}, 404)
             except ThreeGateError as error:
                 code = error.code if isinstance(error, Refused) else ""
-                return JSONResponse({"error": str(error), "code": code}, 403 if code else 503)
+                status = 403 if code else 422 if isinstance(error, InvalidInput) else 503
+                return JSONResponse({"error": str(error), "code": code}, status)
             except OSError as error:
                 return JSONResponse({"error": error.strerror or type(error).__name__}, 503)
 

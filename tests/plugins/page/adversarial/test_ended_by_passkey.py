@@ -105,7 +105,7 @@ def test_one_that_cannot_be_approved_can_be_refused(bench: Bench, client: Passke
     page, signing = client.page("one")
     assert not signing and "gate 1 refuses it" in page
     form = form_of(client, "one")
-    assert end(client, form, "changes").status_code == 503, "it has no request to change"
+    assert end(client, form, "changes").status_code == 422, "it has no request to change"
     assert end(client, form).status_code == 200 and left(bench) == {"two"}
 
 
@@ -216,7 +216,7 @@ def test_a_passkey_that_was_revoked_ends_nothing(bench: Bench, client: PasskeyCl
 def test_one_login_ends_a_bounded_number(bench: Bench, client: PasskeyClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PASSKEY_UNSIGNED_ACTS", 1)
     one, two = form_of(client, "one"), form_of(client, "two")
-    assert end(client, one, words=" ").status_code == 503, "which counts nothing"
+    assert end(client, one, words=" ").status_code == 422, "which counts nothing"
     assert end(client, one).status_code == 200
     assert verify(client).status_code == 200
     refused = end(client, two)
@@ -241,12 +241,12 @@ def test_it_is_the_draft_that_was_shown(bench: Bench, client: PasskeyClient) -> 
 def test_what_the_words_may_be(bench: Bench, client: PasskeyClient, act: str) -> None:
     form = form_of(client, "one")
     for words in ("", " \n", "w" * (17 * limits.KIB)):
-        assert end(client, form, act, words=words).status_code == 503, words[:9]
+        assert end(client, form, act, words=words).status_code == 422, words[:9]
     assert end(client, form, act, words="w" * limits.PASSKEY_REQUEST_BYTES).status_code == 413
     assert end(client, form, "approve").status_code == 400
     assert end(client, form, act, more="x").status_code == 400
     assert end(client, form, act, words=7).status_code == 400
-    assert end(client, form, "changes", at="a\u202eb").status_code == 503
+    assert end(client, form, "changes", at="a\u202eb").status_code == 422
     assert end(client, form, "refuse", at="a").status_code == 400
     assert ended(bench) == [] and left(bench) == {"one", "two"}
     assert end(client, form, act, words=f"No: {TOKEN}").status_code == 200
@@ -259,7 +259,7 @@ def test_a_second_end_and_other_folders(bench: Bench, client: PasskeyClient) -> 
     assert end(client, form).status_code == 200
     assert end(client, form).status_code == 404
     refused = re.sub("/end/[^/]+/", "/end/refused/", form["to"])
-    assert end(client, form, to=refused).status_code == 503, "it is no draft any more"
+    assert end(client, form, to=refused).status_code == 422, "it is no draft any more"
     assert len(ended(bench)) == 1
 
 
