@@ -18,6 +18,7 @@ from threegate.review.asked import Asked
 from threegate.review.group_shape import VaryingValue
 from threegate.review.status import Line, status_lines
 from threegate.review.status_screen import Entry, folded, list_rows, member_rows, screen_rows
+from threegate.trail.payloads import Uses
 
 
 @pytest.fixture
@@ -87,8 +88,14 @@ def others(line: Line) -> list[Line]:
         "under_grant": "g",
         "together": 9,
     }
-    asked: dict[str, Any] = {"requester": "x", "vouched": True, "risk": "high", "backend": "ERA", "shape": "f" * 64}
-    assert line.asked is not None and line.exposure is not None
+    assert line.asked is not None and line.exposure is not None and line.asked.weighed is not None
+    asked: dict[str, Any] = {
+        **{"requester": "x", "vouched": True, "risk": "high", "backend": "ERA", "shape": "f" * 64},
+        **{
+            "weighed": replace(line.asked.weighed, uses=Uses(requester="x", urls=("evil.example",))),
+            "attention": "rest",
+        },
+    }
     exposure = replace(line.exposure, reach=("network evil.example:443",))
     changed = [replace(line, **{name: value}) for name, value in values.items()]
     changed += [replace(line, exposure=exposure), replace(line, asked=replace(line.asked, exposure=exposure))]

@@ -41,6 +41,11 @@ class Mark(NamedTuple):
     what: str
     removed: bool = False
 
+    @property
+    def said(self) -> str:
+        """It with its line."""
+        return f"{'old ' * self.removed}line {self.line}: {self.what}" if self.line else self.what
+
 
 def said_of(marks: Iterable[Mark]) -> Iterator[str]:
     """The marks as notes above the lines: one for each thing that is marked, with the first of its lines."""

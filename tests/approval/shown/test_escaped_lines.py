@@ -26,6 +26,7 @@ from threegate.approval.shown.escaped_lines import (
     quoted,
     render_sections,
     shown,
+    with_one_number,
 )
 from threegate.approval.shown.time_read import Reader
 from threegate.core import limits
@@ -260,3 +261,23 @@ def test_equal_lines_are_folded_and_counted() -> None:
     long = "x" * 3_000
     found = diff_lines(TextChange((long, "1"), (long,), (Piece(1, 2, 1, 1),)), width=300)
     assert found[1:] == ["  > 2800 equal characters of this line", "  2   - | 1"]
+
+
+def test_a_row_with_one_of_its_numbers() -> None:
+    text = TextChange(("a", "old one"), ("a", "old two"), (Piece(1, 2, 1, 2),))
+    rows = [line for line in diff_lines(text) if isinstance(line, DiffRow)]
+    assert [with_one_number(row, old=row.mark == "-") for row in rows] == [
+        "  1   | a",
+        "  2 - | old one",
+        "  2 + | old two",
+    ]
+    for row in rows:
+        made = with_one_number(row, old=True)
+        assert made[made.start :] == row[row.start :] and made.mark == row.mark
+        assert [made[low:high] for low, high in made.changed] == [row[low:high] for low, high in row.changed]
+
+
+def test_the_lines_of_files_can_be_made_by_another() -> None:
+    item = FileDiff("ADDED", "x", (Note("is empty"),))
+    rows = render_sections([Section("CHANGE", (item,))], files=lambda diff, head: [f"{diff.path}: {len(head)}"])
+    assert rows[2:] == ["x: 2"]

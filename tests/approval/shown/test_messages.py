@@ -125,3 +125,19 @@ def test_nothing_is_erased_where_there_is_no_terminal(
     messages.redraw(3)
     assert capsys.readouterr().out == ""
     assert on_terminal(lambda: messages.redraw(3)) == "\x1b[3F\x1b[J"
+
+
+def test_a_row_of_ours_takes_the_place_of_the_one_before(on_terminal: Callable[[Callable[[], None]], str]) -> None:
+    assert on_terminal(lambda: messages.passing("to 3 of 9")) == f"\r{'':39}\rto 3 of 9"
+    assert on_terminal(lambda: messages.passing("\x1b" * 60)).endswith("\\x1b" * 9 + "\\x1")
+
+
+def test_the_rows_of_lines_are_those_that_are_printed(on_terminal: Callable[[Callable[[], None]], str]) -> None:
+    lines = [Title("== a"), "word " * 20, "\x1b"]
+    rows: list[str] = []
+    on_terminal(lambda: rows.extend(messages.rows_for(lines)))
+    assert isinstance(rows[0], Title) and len(rows) == 2 + 3
+    assert on_terminal(lambda: messages.put(lines[1:])) == "".join(f"{row}\n" for row in rows[1:-1]) + "\\x1b\n"
+    sizes: list[tuple[int, int]] = []
+    on_terminal(lambda: sizes.append(messages.terminal_size()))
+    assert sizes == [(40, 24)]

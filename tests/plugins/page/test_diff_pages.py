@@ -34,10 +34,11 @@ def test_a_change_within_a_long_line_is_marked_in_each_of_its_cells() -> None:
     size = limits.PAGE_DIFF_CELL_CHARS
     line = "a" * (size - 1) + "b" * (size + 2) + "c"
     text = TextChange((), (line,), (Piece(0, 0, 0, 1),), new_changed={0: ((size - 1, 2 * size + 1),)})
-    ((first, second, third),) = table_pages(text)
-    assert [words.changed for row in (first, second, third) for words in row.words] == [False, True, True, True, False]
-    assert [row.new for row in (first, second, third)] == [1, 0, 0]
-    assert first.text + second.text + third.text == line
+    ((left, first, second),) = table_pages(text)
+    assert left.text == f"{size - 1 - limits.DIFF_AROUND_CHARS} equal characters of this line" and not left.mark
+    assert [words.changed for row in (first, second) for words in row.words] == [False, True, True, False]
+    assert [row.new for row in (left, first, second)] == [0, 1, 0]
+    assert first.text + second.text == line[size - 1 - limits.DIFF_AROUND_CHARS :]
 
 
 def test_an_empty_line_has_a_row() -> None:

@@ -41,6 +41,17 @@ class Uses(Fields):
     folders: tuple[str, ...] | None = None
     """Where its inputs come from: the project, or the inbox."""
 
+    # Unlike other values of a line it is compared: two drafts that use the same are weighed once, and fold in a list.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Uses) and self._all == other._all
+
+    def __hash__(self) -> int:
+        return hash(self._all)
+
+    @property
+    def _all(self) -> tuple[object, ...]:
+        return self.requester, self.hosts, self.urls, self.program, self.folders
+
 
 @frozen_fields
 class Approved(Placed):

@@ -39,7 +39,7 @@ def opened(bench: Bench) -> tuple[Client, str, str]:
 
 def own_pages(page: str) -> list[str]:
     """The addresses of pages with lines that are not on this one, below the base."""
-    return re.findall(r'href="/page/[0-9a-f]{32}/(file/[^"]+)"', page)
+    return list(dict.fromkeys(re.findall(r'href="/page/[0-9a-f]{32}/(file/[^"?]+)', page)))
 
 
 def all_rows(client: Client, page: str) -> list[Cells]:
