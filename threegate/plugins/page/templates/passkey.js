@@ -66,6 +66,7 @@
     for (const [kind, button] of Object.entries(buttons))
       button.addEventListener("click", async () => {
         disable(true);
+        ended.textContent = "Sending.";
         try {
           await act(kind);
         } catch (error) {
