@@ -344,6 +344,10 @@ PASSKEY_LOGINS: Final = 256
 PASSKEY_LOGIN_SECONDS: Final = 300
 PASSKEY_STATEMENT_SECONDS: Final = 3600
 """How long after a draft was shown its statement may be signed there."""
+PASSKEY_VERIFIED_SECONDS: Final = 300
+"""How long after a passkey confirmed who uses it a draft may be refused, or changes asked for, without a signature."""
+PASSKEY_UNSIGNED_ACTS: Final = 50
+"""Refusals and requests for changes of one login, those that failed included."""
 PAGE_CERTIFICATE_DAYS: Final = 800
 """A certificate of `serve passkeys --make-ca`; browsers take at most 825 days."""
 

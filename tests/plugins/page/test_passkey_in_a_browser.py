@@ -184,6 +184,47 @@ def test_from_the_link_to_the_run(place: Place) -> None:
 
 
 @pytest.mark.slow
+def test_drafts_end_there_and_the_passkey_confirms_again(place: Place) -> None:
+    """On a phone: changes are asked for right after the login; when that is too long ago, the page asks the passkey."""
+    workspace, browser = place.bench.workspace, place.browser
+    if not workspace.passkeys_file.exists():
+        place.enrol()
+    place.bench.draft("req-ends", slug="ends", data=None)
+    place.bench.draft("req-later", slug="later", data=None)
+    place.log_in()
+    overview = str(browser.js("location.href"))
+    browser.size(390, 844)
+
+    def end(button: str, words: str) -> str:
+        browser.js(f"document.getElementById('words').value = {words!r}")
+        browser.js(f"document.getElementById('{button}').click()")
+        browser.until("/^(Refused|Changes|Not done)/.test(document.getElementById('ended').textContent)")
+        return str(browser.js("document.getElementById('ended').textContent"))
+
+    place.open_draft("ends")
+    browser.js("document.querySelector('#end summary').click()")
+    assert browser.js("document.documentElement.scrollWidth <= innerWidth")
+    assert end("refuse", " ") == "Not done: say why you refuse it, in words of your own"
+    assert end("ask-changes", "Say what it is for.").startswith("Changes asked for: TR-")
+    assert browser.js("document.getElementById('use-passkey').hidden")
+
+    browser.open(overview)
+    place.open_draft("later")
+    # As the server answers after five minutes; it then takes a confirmation from this very passkey.
+    browser.js(
+        """(() => { const real = window.fetch; window.asked = []; window.fetch = async (to, more) => {
+          window.asked.push(String(to).split("/")[3]);
+          return asked.length > 1 ? real(to, more) : new Response('{"error": "old", "verify": true}',
+            { status: 403, headers: { "Content-Type": "application/json" } });
+        }; })()"""
+    )
+    assert end("refuse", "Not today.").startswith("Refused: TR-")
+    assert browser.js("asked.filter((name) => name !== 'request')") == ["end", "verify", "verify", "end"]
+    assert not list(workspace.inbox.glob("*ends.md")) and not list(workspace.inbox.glob("*later.md"))
+    assert "refused" in place.run("show", "req-later") and "operator:alice" in place.run("audit", "show")
+
+
+@pytest.mark.slow
 def test_what_another_port_of_the_same_name_gets(place: Place) -> None:
     """A page of our own name and certificate on another port can ask the passkey, and what it signs counts for
     nothing.

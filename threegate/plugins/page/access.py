@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import math
 import re
 import secrets
 import threading
@@ -105,20 +106,34 @@ def _is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
+@dataclass(slots=True)
+class _Session:
+    digest: bytes
+    """Of its cookie."""
+    began: float
+    whose: str
+    verified: float
+    """When the passkey last confirmed who uses it, at the latest."""
+    unsigned: int = 0
+    """How many unsigned acts were begun in it."""
+
+
 class Sessions:
-    """The sessions: for each view (a random part of the path), the digest of its cookie and its start time."""
+    """The sessions, each with its view (a random part of the path)."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """No sessions. `clock` is in seconds."""
         self._clock = clock
         self._lock = threading.Lock()
-        self._open: OrderedDict[str, tuple[bytes, float, str]] = OrderedDict()
+        self._open: OrderedDict[str, _Session] = OrderedDict()
 
-    def begin(self, whose: str = "") -> tuple[str, str]:
-        """A new session: its view and its cookie's value. The oldest one ends if there are too many."""
+    def begin(self, whose: str = "", verified: float = -math.inf) -> tuple[str, str]:
+        """A new session: its view and its cookie's value. The oldest one ends if there are too many. `verified`: when
+        it was certain who begins it.
+        """
         view, value = secrets.token_hex(16), secrets.token_urlsafe(32)
         with self._lock:
-            self._open[view] = (_digest(value), self._clock(), whose)
+            self._open[view] = _Session(_digest(value), self._clock(), whose, verified)
             while len(self._open) > limits.PAGE_SESSIONS:
                 self._open.popitem(last=False)
         return view, value
@@ -128,17 +143,39 @@ class Sessions:
         if not _VIEW.fullmatch(view):
             return False
         with self._lock:
-            digest, began, _ = self._open.get(view, (b"", 0.0, ""))
-            if digest and self._clock() - began > limits.PAGE_SESSION_SECONDS:
+            session = self._open.get(view)
+            if session is not None and self._clock() - session.began > limits.PAGE_SESSION_SECONDS:
                 del self._open[view]
-                digest = b""
+                session = None
+            digest = b"" if session is None else session.digest
         given = [_digest(value) for value in cookies(cookie_headers)]
         return bool(digest) and any(hmac.compare_digest(digest, value) for value in given)
 
     def whose(self, view: str) -> str:
         """The start data of the session of a view, which `holds`."""
         with self._lock:
-            return self._open[view][2]
+            return self._open[view].whose
+
+    def verify(self, view: str, at: float) -> None:
+        """Its passkey confirmed at `at` who uses it. A session that has ended stays ended."""
+        with self._lock:
+            if (session := self._open.get(view)) is not None:
+                session.verified = max(session.verified, at)
+
+    def is_verified(self, view: str) -> bool:
+        """Whether that is recent enough for an unsigned act."""
+        with self._lock:
+            session = self._open.get(view)
+            return session is not None and self._clock() - session.verified <= limits.PASSKEY_VERIFIED_SECONDS
+
+    def count_unsigned(self, view: str) -> bool:
+        """Count one unsigned act: False if the session has ended or had PASSKEY_UNSIGNED_ACTS."""
+        with self._lock:
+            session = self._open.get(view)
+            if session is None or session.unsigned >= limits.PASSKEY_UNSIGNED_ACTS:
+                return False
+            session.unsigned += 1
+            return True
 
     def end(self, view: str) -> None:
         """Log it out."""
@@ -170,7 +207,11 @@ class Challenges:
         found = _CHALLENGE.fullmatch(challenge)
         if found is None or not hmac.compare_digest(found[3], self._mac(f"{found[1]}.{found[2]}")):
             return False
-        return self._clock() - int(found[1], 16) / 1000 <= limits.PASSKEY_LOGIN_SECONDS
+        return self._clock() - self.made(challenge) <= limits.PASSKEY_LOGIN_SECONDS
+
+    def made(self, challenge: str) -> float:
+        """When a valid one was made: whatever signs it was made later."""
+        return int(challenge.partition(".")[0], 16) / 1000
 
     def use(self, challenge: str) -> bool:
         """Use up a valid one, for an operator whose signature of it was verified: False if that was done before, or if

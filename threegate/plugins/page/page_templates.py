@@ -102,7 +102,13 @@ def _environment() -> Environment:
     environment.filters["meaning"] = description
     environment.filters["meaning_of_value"] = _meaning_of_value
     environment.globals.update(
-        style=_STYLE, script=_SCRIPT, passkey_script=_PASSKEY_SCRIPT, version=__version__, signing=None, origin=""
+        style=_STYLE,
+        script=_SCRIPT,
+        passkey_script=_PASSKEY_SCRIPT,
+        version=__version__,
+        signing=None,
+        unsigned=None,
+        origin="",
     )
     return environment
 

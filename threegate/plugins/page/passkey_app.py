@@ -1,7 +1,8 @@
 """The page that accepts passkeys: the same pages, login and signature by passkey, and enrolment of a passkey.
 
 Invariant: nothing here approves by itself. A draft is promoted only with a signature over the statement that
-its page was sent with, recreated from the current draft; being logged in only allows viewing pages.
+its page was sent with, recreated from the current draft. Being logged in only allows viewing pages, and for some
+minutes after the passkey confirmed who uses it, ending a draft that the page showed: unsigned, and it runs nothing.
 """
 
 from __future__ import annotations
@@ -27,15 +28,18 @@ from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, NAMESPACE_LOGIN, MalformedError, parse_armor
 from threegate.approval.statement import Statement, render_signed
 from threegate.core import canonical, limits
+from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError
+from threegate.core.file_names import is_request_name
 from threegate.core.web_origin import parse_origin
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.plugins.page.access import Challenges, Sessions, set_cookie
-from threegate.plugins.page.app import Guard, look_routes, message, routed
+from threegate.plugins.page.app import Guard, look_routes, message, not_logged_in, routed
 from threegate.plugins.page.page_login import enrolling, leave_passkey
 from threegate.plugins.page.page_templates import render
 from threegate.plugins.page.passkeys import read_made_passkey
+from threegate.plugins.page.unsigned_acts import unsigned_act
 from threegate.plugins.page.views import Missing, Views
 from threegate.plugins.serve.connections import read_body
 from threegate.plugins.serve.rate_limit import RateLimit
@@ -90,22 +94,29 @@ class _PasskeyViews(Views):
         return super()._render(request, template, origin=self._origin, **values)
 
     def _looked(self, request: Request, entry: RequestEntry) -> tuple[RequestView, dict[str, Any]]:
+        base = f"/page/{request.path_params['view']}"
+        place = f"{entry.folder}/{entry.key}"
         credential, name = self._sessions.whose(request.path_params["view"]).split(" ")
+        who = {"who": name, "rp": parse_origin(self._origin)[0], "credential": credential}
         signing: dict[str, str] = {}
+        unsigned: dict[str, str] = {}
+        if is_draft_folder(entry.folder) and is_request_name(entry.path.name):
+            # Read before it is shown: what is exchanged meanwhile has another digest, and is not ended.
+            sha256 = sha256_hex(read_draft(self._workspace, entry.path).data)
+            unsigned = {**who, "draft": sha256, "to": f"{base}/end/{place}", "verify": f"{base}/verify"}
 
         def seen(reviewed: ReviewedDraft) -> None:
+            unsigned["draft"] = sha256_hex(reviewed.draft.data)
             statement = seal(self.context(), reviewed, name).statement.to_bytes()
             signing.update(
-                who=name,
-                rp=parse_origin(self._origin)[0],
-                credential=credential,
+                **who,
                 statement=encode_base64url(statement),
                 challenge=challenge_of(statement, NAMESPACE_APPROVAL),
-                to=f"/page/{request.path_params['view']}/approve/{entry.folder}/{entry.key}",
+                to=f"{base}/approve/{place}",
             )
 
         view = self._view(entry, operator=name, seen=seen)
-        return view, {"signing": signing or None}
+        return view, {"signing": signing or None, "unsigned": unsigned or None}
 
 
 class _PasskeyPage:
@@ -126,6 +137,9 @@ class _PasskeyPage:
                 Route("/enrol/{code}", self._show_enrolment, methods=["GET"]),
                 Route("/enrol/{code}", self._answer(self._enrol), methods=["POST"]),
                 Route("/{view}/approve/{folder}/{key}", self._answer(self._approve), methods=["POST"]),
+                Route("/{view}/verify", self._ask_to_verify, methods=["GET"]),
+                Route("/{view}/verify", self._answer(self._verify), methods=["POST"]),
+                Route("/{view}/end/{folder}/{key}", self._answer(self._end), methods=["POST"]),
                 *look_routes(self._views, self.sessions, self._origin),
             ]
         )
@@ -149,22 +163,46 @@ class _PasskeyPage:
                 return JSONResponse({"error": str(missing)}, 404)
             except ThreeGateError as error:
                 code = error.code if isinstance(error, Refused) else ""
-                return JSONResponse({"error": str(error), "code": code}, 403 if code else 503)
+                status = 403 if code else 422 if isinstance(error, InvalidInput) else 503
+                return JSONResponse({"error": str(error), "code": code}, status)
             except OSError as error:
                 return JSONResponse({"error": error.strerror or type(error).__name__}, 503)
 
         return answer
 
     async def _show_login(self, _request: Request) -> Response:
-        nonce = self._challenges.make()
-        challenge = challenge_of(self._login_statement(nonce), NAMESPACE_LOGIN)
         host, _ = parse_origin(self._origin)
         return Response(
-            render("passkey_login.html", origin=self._origin, rp=host, nonce=nonce, challenge=challenge),
-            media_type="text/html",
+            render("passkey_login.html", origin=self._origin, rp=host, **self._login_form()), media_type="text/html"
         )
 
     def _log_in(self, _request: Request, data: bytes) -> Response:
+        entry, credential, verified = self._confirmed(data)
+        view, cookie = self.sessions.begin(f"{credential} {entry.name}", verified)
+        return JSONResponse({"to": f"/page/{view}/"}, headers={"Set-Cookie": f"{set_cookie(view, cookie)}; Secure"})
+
+    async def _ask_to_verify(self, request: Request) -> Response:
+        if not self.sessions.holds(request.path_params["view"], request.headers.getlist("cookie")):
+            return not_logged_in(self._origin)
+        return JSONResponse(self._login_form())
+
+    def _verify(self, request: Request, data: bytes) -> Response:
+        """Confirm once more who uses the passkey of this login."""
+        view, who = self._logged_in(request)
+        entry, credential, verified = self._confirmed(data)
+        if f"{credential} {entry.name}" != who:
+            raise _another_passkey()
+        self.sessions.verify(view, verified)
+        return JSONResponse({})
+
+    def _login_form(self) -> dict[str, str]:
+        nonce = self._challenges.make()
+        return {"nonce": nonce, "challenge": challenge_of(self._login_statement(nonce), NAMESPACE_LOGIN)}
+
+    def _confirmed(self, data: bytes) -> tuple[Operator, str, float]:
+        """Whose passkey signed a login with its user verified, its credential, and when at the earliest. Raises
+        Refused, MalformedError.
+        """
         value = _read(data, _ASSERTION | {"nonce"})
         if not self._challenges.is_valid(value["nonce"]):
             raise _expired()
@@ -182,8 +220,14 @@ class _PasskeyPage:
         # Only now: a stranger without a passkey must not be able to use up a challenge.
         if not self._challenges.use(value["nonce"]):
             raise _expired()
-        view, cookie = self.sessions.begin(f"{value['credential']} {entry.name}")
-        return JSONResponse({"to": f"/page/{view}/"}, headers={"Set-Cookie": f"{set_cookie(view, cookie)}; Secure"})
+        return entry, value["credential"], self._challenges.made(value["nonce"])
+
+    def _logged_in(self, request: Request) -> tuple[str, str]:
+        """View, and credential and name of a session that is open. Raises Refused."""
+        view = request.path_params["view"]
+        if not self.sessions.holds(view, request.headers.getlist("cookie")):
+            raise Refused("expired", "you are no longer logged in; reload the page")
+        return view, self.sessions.whose(view)
 
     def _login_statement(self, nonce: str) -> bytes:
         """What a login signs: valid for this origin and once only."""
@@ -207,24 +251,19 @@ class _PasskeyPage:
         return JSONResponse({"fingerprint": made.key.fingerprint})
 
     def _approve(self, request: Request, data: bytes) -> Response:
-        view = request.path_params["view"]
-        if not self.sessions.holds(view, request.headers.getlist("cookie")):
-            raise Refused("expired", "you are no longer logged in; reload the page")
-        credential, name = self.sessions.whose(view).split(" ")
+        credential, name = self._logged_in(request)[1].split(" ")
         value = _read(data, _ASSERTION | {"statement"})
         statement_bytes = decode_base64url(value["statement"])
         statement = Statement.parse(statement_bytes)
         context = self._views.context()
         entry = _entry_of(context, credential, self._origin)
         if (value["credential"], statement.approved_by) != (credential, name):
-            raise Refused("statement_mismatch", "the signature is from another passkey than the one that is logged in")
+            raise _another_passkey()
         # The statement has the time at which its page was made, and the signature covers it.
         seconds = round((datetime.now(UTC) - statement.approved_utc).total_seconds())
         if seconds > limits.PASSKEY_STATEMENT_SECONDS:
             raise Refused("expired", "this was shown too long ago; reload the page")
-        place = self._views.entry(request)
-        if not is_draft_folder(place.folder):
-            raise InvalidInput(f"{place.path.name}: no longer a draft; see: threegate status")
+        place = self._draft_at(request)
         signed = render_signed(statement_bytes, _armor(entry, NAMESPACE_APPROVAL, value))
         with open_reviewed_draft(context, read_draft(self._workspace, place.path), compared=False) as reviewed:
             # Made again from the draft as it is now: a statement that differs is refused.
@@ -239,6 +278,37 @@ class _PasskeyPage:
                 "daemon_runs": self._workspace.daemon_lock_held(),
             }
         )
+
+    def _draft_at(self, request: Request) -> RequestEntry:
+        place = self._views.entry(request)
+        if not is_draft_folder(place.folder):
+            raise InvalidInput(f"{place.path.name}: no longer a draft; see: threegate status")
+        return place
+
+    def _end(self, request: Request, data: bytes) -> Response:
+        """Refuse the draft that was shown, or ask for changes of it, unsigned and under the login's name."""
+        view, who = self._logged_in(request)
+        credential, name = who.split(" ")
+        value = _read(data, {"act", "draft", "words", "at"})
+        context = self._views.context()
+        if _entry_of(context, credential, self._origin).name != name:
+            raise _another_passkey()
+        if not self.sessions.is_verified(view):
+            why = f"your passkey must confirm it is you, at most {limits.PASSKEY_VERIFIED_SECONDS // 60} minutes before"
+            return JSONResponse({"error": f"{why}; press again", "code": "expired", "verify": True}, 403)
+        act = unsigned_act(value["act"], value["words"], value["at"], f"operator:{name}")
+        draft = read_draft(self._workspace, self._draft_at(request).path)
+        if sha256_hex(draft.data) != value["draft"]:
+            raise Refused("request_changed", f"{draft.path.name}: it changed since it was shown; reload the page")
+        if not self.sessions.count_unsigned(view):
+            most = limits.PASSKEY_UNSIGNED_ACTS
+            raise Refused("expired", f"one login ends at most {most} drafts; log in again: {self._origin}/page/")
+        act(context, draft)
+        return JSONResponse({"ended": draft.path.name})
+
+
+def _another_passkey() -> Refused:
+    return Refused("statement_mismatch", "the signature is from another passkey than the one that is logged in")
 
 
 def _expired() -> Refused:

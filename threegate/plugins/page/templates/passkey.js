@@ -1,25 +1,30 @@
 "use strict";
 // Asks the passkey and hands over what it signed. What is signed came with the page; nothing of it is made here.
 (() => {
-  const place = document.getElementById("passkey");
-  const button = document.getElementById("use-passkey");
-  const said = document.getElementById("said");
-  if (!place || !button) return;
-  const { rp, challenge, credential, statement, nonce, name, user, to } = place.dataset;
-
   const bytes = (text) => Uint8Array.from(atob(text.replace(/-/g, "+").replace(/_/g, "/")), (char) => char.charCodeAt(0));
   const text = (buffer) => {
     const chars = Array.from(new Uint8Array(buffer), (byte) => String.fromCharCode(byte)).join("");
     return btoa(chars).replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
   };
-  const send = async (value) => {
-    const headers = { "Content-Type": "application/json" };
-    const answer = await fetch(to, { method: "POST", headers, body: JSON.stringify(value), cache: "no-store", redirect: "error" });
-    const told = await answer.json();
-    if (!answer.ok) throw new Error(told.error);
-    return told;
+  const told = async (answer) => {
+    if (!(answer.headers.get("Content-Type") || "").startsWith("application/json")) throw new Error("log in again");
+    return answer.json();
   };
-  const sign = async () => {
+  const post = (to, value) =>
+    fetch(to, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(value),
+      cache: "no-store",
+      redirect: "error",
+    });
+  const send = async (to, value) => {
+    const answer = await post(to, value);
+    const said = await told(answer);
+    if (!answer.ok) throw new Error(said.error);
+    return said;
+  };
+  const sign = async ({ rp, challenge, credential }) => {
     const allowCredentials = credential ? [{ type: "public-key", id: bytes(credential) }] : [];
     const got = await navigator.credentials.get({
       publicKey: { rpId: rp, challenge: bytes(challenge), allowCredentials, userVerification: "required" },
@@ -31,20 +36,67 @@
       signature: text(got.response.signature),
     };
   };
+
+  const unsigned = document.getElementById("unsigned");
+  if (unsigned) {
+    const [end, ended] = ["end", "ended"].map((id) => document.getElementById(id));
+    const { to, verify, rp, credential, draft } = unsigned.dataset;
+    const buttons = { refuse: document.getElementById("refuse"), changes: document.getElementById("ask-changes") };
+    const done = { refuse: "Refused", changes: "Changes asked for" };
+    const disable = (off) => Object.values(buttons).forEach((button) => (button.disabled = off));
+    const act = async (kind) => {
+      const words = document.getElementById("words").value;
+      const at = kind === "changes" ? document.getElementById("at").value : "";
+      const value = { act: kind, draft, words, at };
+      let answer = await post(to, value);
+      let said = await told(answer);
+      if (said.verify) {
+        ended.textContent = "Waiting for your passkey.";
+        const form = await told(await fetch(verify, { cache: "no-store", redirect: "error" }));
+        await send(verify, { ...(await sign({ rp, credential, challenge: form.challenge })), nonce: form.nonce });
+        answer = await post(to, value);
+        said = await told(answer);
+      }
+      if (!answer.ok) throw new Error(said.error);
+      ended.textContent = `${done[kind]}: ${said.ended}.`;
+      const approve = document.getElementById("use-passkey");
+      if (approve) approve.hidden = true;
+    };
+    end.hidden = false;
+    for (const [kind, button] of Object.entries(buttons))
+      button.addEventListener("click", async () => {
+        disable(true);
+        ended.textContent = "Sending.";
+        try {
+          await act(kind);
+        } catch (error) {
+          ended.textContent = `Not done: ${error.message}`;
+          disable(false);
+        }
+      });
+  }
+
+  const place = document.getElementById("passkey");
+  const button = document.getElementById("use-passkey");
+  const said = document.getElementById("said");
+  if (!place || !button) return;
+  const { statement, nonce, rp, name, user, to } = place.dataset;
   const acts = {
     login: async () => {
-      const told = await send({ ...(await sign()), nonce });
-      location.replace(told.to);
+      const answer = await send(to, { ...(await sign(place.dataset)), nonce });
+      location.replace(answer.to);
     },
     approve: async () => {
-      const told = await send({ ...(await sign()), statement });
-      const next = told.waits_for_quorum
+      const answer = await send(to, { ...(await sign(place.dataset)), statement });
+      const next = answer.waits_for_quorum
         ? "It waits for further operators."
-        : told.daemon_runs
+        : answer.daemon_runs
           ? "The daemon runs it."
           : "It waits for a daemon: none runs.";
-      said.textContent = `Approved: ${told.approved}. ${next}`;
+      said.textContent = `Approved: ${answer.approved}. ${next}`;
       button.hidden = true;
+      const end = document.getElementById("end");
+      if (end) end.hidden = true;
     },
     enrol: async () => {
       const made = await navigator.credentials.create({
@@ -57,8 +109,8 @@
           attestation: "none",
         },
       });
-      const told = await send({ credential: text(made.rawId), public_key: text(made.response.getPublicKey()) });
-      said.textContent = `Made: ${told.fingerprint}. The terminal must show the same; say yes there.`;
+      const answer = await send(to, { credential: text(made.rawId), public_key: text(made.response.getPublicKey()) });
+      said.textContent = `Made: ${answer.fingerprint}. The terminal must show the same; say yes there.`;
       button.hidden = true;
     },
   };
