@@ -56,7 +56,7 @@ def test_a_write_is_one_decision_and_can_be_undone(place: Place, project: Path) 
     verdict = propose(place, "write", "file.write_safe", path="run.sh", content="new\n")
     assert verdict["judgement"]["becomes"] == "apply draft"
     shown = place.approve(drafted(place, verdict)).out
-    assert "-old" in shown and "+new" in shown
+    assert "- | old" in shown and "+ | new" in shown
     assert picture(project) == before
     place.once()
     assert "status: succeeded" in place.result(verdict["request_id"])
