@@ -126,11 +126,12 @@ def in_mounts(user: Person, mounts: str, *commands: str) -> subprocess.Completed
     """Run command lines by the account in a mount namespace with these mounts; skips where they cannot be made."""
     if os.geteuid() != 0:
         missing("root")
-    uid = user.home.stat().st_uid
+    facts = user.home.stat()
+    uid, gid = facts.st_uid, facts.st_gid
     lines = "; ".join(commands)
     script = (
-        f"set -e; {mounts.replace('UID', str(uid))}; exec setpriv --reuid {uid} --clear-groups -- sh -c "
-        f"{shlex.quote(lines)}"
+        f"set -e; {mounts.replace('UID', str(uid))}; exec setpriv --reuid {uid} --regid {gid} --clear-groups "
+        f"-- sh -c {shlex.quote(lines)}"
     )
     done = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script], env=user.environ(), cwd=user.home,

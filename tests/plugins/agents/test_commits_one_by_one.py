@@ -53,7 +53,7 @@ def test_each_commit_arrives_with_its_message_and_its_diff(user: Person) -> None
         "the message of commit 2: | A new file | | It was missing.",
         "What the agent changed and did not commit",
         "commit 1 | Read me twice",
-        "| +print(7)",
+        "+ | print(7)",
         "DELETED | app.py",
     ):
         assert text in shown, (text, shown)
