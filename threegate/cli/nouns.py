@@ -35,7 +35,7 @@ PANELS: Final[Mapping[str, Mapping[str, str]]] = {
         "review": "Walk through all drafts and decide on each.",
         "approve": "Read a request and sign what it still needs.",
         "reject": "Refuse drafts, with a reason for the agent.",
-        "request-changes": "Ask an agent to change a draft, in words of your own.",
+        "request-changes": "Ask an agent to change its draft.",
         "grant": "Make, list, show and revoke standing grants.",
         "contracts": "Check and test contracts, decide calls, and end sessions.",
     },

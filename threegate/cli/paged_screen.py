@@ -22,10 +22,9 @@ from typing import Final
 from threegate.approval.shown import messages
 from threegate.approval.shown.escaped_lines import HEIGHT, LEAST_HEIGHT, LEAST_WIDTH, WIDTH
 from threegate.approval.shown.time_read import Reader
+from threegate.core import limits
 from threegate.core.errors import InvalidInput
 
-_QUESTION_ROWS: Final = 4
-"""Rows that a question takes below the screen."""
 _LOOK_SECONDS: Final = 0.2
 """How often the size of the terminal is looked at."""
 _ESCAPE_SECONDS: Final = 0.05
@@ -73,7 +72,7 @@ class _Paging:
                 messages.passing("", err=self._err)
                 return False
             elif key is not None and not _too_small(*self._size):
-                page = self._page - _QUESTION_ROWS
+                page = self._page - limits.QUESTION_ROWS
                 self._move({_PAGE: page, _BACK: -page, _DOWN: 1, _UP: -1}[key])
         messages.passing("", err=self._err)
         return True
@@ -97,7 +96,7 @@ class _Paging:
             self._reader.shows(lines)
             self._rows = messages.rows_for(lines, err=self._err)
             self._shown = self._seen = 0
-            fits = len(self._rows) <= self._page + 1 - _QUESTION_ROWS
+            fits = len(self._rows) <= self._page + 1 - limits.QUESTION_ROWS
             self._shown = len(self._rows) if fits else min(self._page, len(self._rows) - 1)
         self._show(max(0, self._shown - self._page))
 

@@ -41,7 +41,9 @@ def request_changes(
     key: KeyOption = None,
     json_: JsonFlag = False,
 ) -> None:
-    """End a draft and give its agent your words about what to change.
+    """Ask an agent to change its draft.
+
+    The draft ends, and its agent gets your words about what to change.
 
     The words go to the run that asked and to nobody else, with secrets masked; the trail has their digest. Nothing of
     the draft is quoted. The act is signed if your key needs no passphrase; the words are not.

@@ -676,6 +676,8 @@ LIVE_LINE_CHARS: Final = 400
 LIVE_FILE_BYTES: Final = 1 * MIB
 LIVE_SECONDS: Final = 0.5
 """Between two looks at the output of what runs."""
+QUESTION_ROWS: Final = 4
+"""Rows of a terminal that a question takes below a screen that is read page by page."""
 PAST_USES: Final = 10_000
 """Counts of what ran before that are kept: one for each requester with each host, program and folder."""
 USES_CHARS: Final = 4096

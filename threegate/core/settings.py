@@ -332,7 +332,7 @@ class Settings(Table):
     )
     folders: dict[str, str] = setting(
         default={},
-        description="path of a folder = least data sensitivity of drafts that `threegate draft --input` and the "
+        description="path of a folder = least data sensitivity of drafts that `threegate draft --input FILE` and the "
         "tools of agents make with files from it",
         check=_named_folders,
         example='"/home/anna/payroll" = "confidential"',

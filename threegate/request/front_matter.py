@@ -235,7 +235,7 @@ _TABLE: Final = (
     Key(
         "derived_from",
         *_DERIVED,
-        "the id of the request of whose change this is a part; written by threegate project take",
+        "the id of the request of whose change this is a part; written by threegate project take ID PATH",
         versions="2",
     ),
     Key("server", *_SERVER, "the name of the server whose tool is called", versions="2"),

@@ -63,7 +63,7 @@ DRAFT_RULES = {
     "TG913": "Declare the file in inputs and Input Files (unpack: true for what is in a .tar), or name one that is.",
     "TG914": "Name a registered project (threegate project list), or ask the operator to register it: "
     "threegate project add NAME DIR.",
-    "TG915": "Leave derived_from out: only threegate project take writes it, for the paths that a person takes.",
+    "TG915": "Leave derived_from out: only threegate project take ID PATH writes it.",
 }
 """Rules that depend on the workspace, with the fix."""
 WAITS: Final = "TG910"

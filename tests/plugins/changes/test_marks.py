@@ -94,7 +94,7 @@ PLANTED = [
     ("a.py", 'HOST = "one.evil.dev"', {HOST}),
     ("a.yml", "server: http://10.1.2.3/", {HOST}),
     ("a.sh", "HOST=93.184.216.34", {HOST}),
-    ("docs/a.md", "See [the page](https://one.evil.dev/).", {HOST}),
+    ("notes/a.md", "See [the page](https://one.evil.dev/).", {HOST}),
     ("tests/test_a.py", "@pytest.mark.skip(reason=why)", {SKIPS}),
     ("a.test.ts", "it.skip('works', () => {})", {SKIPS}),
     ("a_test.go", "\tt.Skip(why)", {SKIPS}),

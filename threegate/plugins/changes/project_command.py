@@ -170,7 +170,7 @@ def take(
     key: KeyOption = None,
     json_: JsonFlag = False,
 ) -> None:
-    """Take some files of a change set and leave the others with the agent.
+    """Take some files of a change and leave the others.
 
     The paths become a draft of their own, which you read and approve like any other; the old draft ends as superseded.
     What cannot be split, such as both halves of a rename, goes together.

@@ -159,7 +159,7 @@ def chosen_rows(change: ChangeSet, *, only: Sequence[str] = (), without: Sequenc
     known = {row.path for row in change.rows}.union(*(_folders_above(path) for path in inside))
     for path, given in named.items():
         if path not in known:
-            raise InvalidInput(f"{given}: the change has no such path; threegate show lists its paths")
+            raise InvalidInput(f"{given}: the change has no such path; its paths are listed by: threegate show ID")
     wanted = inside if only else {row.path for row in change.rows} - inside
     chosen = _with_folders(change.rows, wanted)
     if not chosen:

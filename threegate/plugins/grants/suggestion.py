@@ -144,7 +144,7 @@ def _refuse(last: PastRequest, bounds: Bounds) -> None:
     opened(job, ())
     refuse_write(job, allowed=bounds.allow_write)
     if job.action.stateful:
-        raise NothingNarrowError("its server keeps state; you may write a grant with: threegate grant tool")
+        raise NothingNarrowError("its server keeps state; you may write a grant with: threegate grant tool SERVER TOOL")
     if bounds.quorum(job) > 1:
         raise NothingNarrowError("more than one operator must sign it, and a grant has one")
     if (why := bounds.why_over(last.owner)) is not None:
