@@ -82,13 +82,12 @@ def uses_of(
     elif not action.runs_code:
         program = request.tool or ""
     project = action.keys().get("project") or (run.project if run is not None else None)
-    folder = f"project {project}" if project else "inbox" if request.inputs else ""
     return Uses(
         requester=_asks(request, settings, owner, run),
         hosts=tuple(hosts),
         urls=tuple(host for host in named if host not in hosts),
         program=program or None,
-        folders=(folder,) if folder else (),
+        folders=(f"project {project}",) if project else (),
     )
 
 

@@ -164,7 +164,7 @@ def tool(
 
 @app.command("suggest")
 def suggest_(json_: JsonFlag = False) -> None:
-    """Show which grants would save signatures, each as narrow as what you signed.
+    """Show which grants would save signatures, each as narrow as can be.
 
     It reads what you signed one by one and what succeeded. Nothing is granted: the last line of each is the command.
 

@@ -39,7 +39,7 @@ class Uses(Fields):
     program: str | None = None
     """The first word of its command, or the tool that it calls."""
     folders: tuple[str, ...] | None = None
-    """Where its inputs come from: the project, or the inbox."""
+    """Where its inputs come from: the project."""
 
     # Unlike other values of a line it is compared: two drafts that use the same are weighed once, and fold in a list.
     def __eq__(self, other: object) -> bool:
