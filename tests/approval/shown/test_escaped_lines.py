@@ -13,8 +13,10 @@ from threegate.approval.shown.escaped_lines import (
     GUTTER,
     CodeLine,
     Cut,
+    DiffRow,
     Title,
     cells,
+    diff_lines,
     fact,
     field,
     numbered,
@@ -25,7 +27,8 @@ from threegate.approval.shown.escaped_lines import (
     shown,
 )
 from threegate.approval.shown.time_read import Reader
-from threegate.core.screen_parts import Fact, Field, Note, Quote, Section
+from threegate.core.file_diff import Piece, TextChange
+from threegate.core.screen_parts import Fact, Field, FileDiff, Note, Quote, Section
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 ATTACKS = [
@@ -153,3 +156,28 @@ def test_reading_is_measured_and_whole_only_if_nothing_was_cut() -> None:
     assert not reader.read().whole
     reader.shows(["all of it"])
     assert reader.read().whole and reader.read().seconds == 0 and not reader.read(unseen=1).whole
+
+
+def test_the_change_of_a_file() -> None:
+    old = (*(f"line {number}" for number in range(1, 12)), "\tend")
+    text = TextChange(old, (*old[:3], "\ta\tb\udcff", *old[3:]), (Piece(3, 3, 3, 4),), False, False)
+    assert diff_lines(text) == [
+        "   1  1   | line 1",
+        "   2  2   | line 2",
+        "   3  3   | line 3",
+        "      4 + | \u2192   a\u2192  b\\xff",
+        "   4  5   | line 4",
+        "   5  6   | line 5",
+        "   6  7   | line 6",
+        "  > 6 equal lines",
+    ]
+    item = FileDiff("MODIFIED", "a", (Note("a note"),), text)
+    whole = render_sections([Section("CHANGE", (item, FileDiff("ADDED", "b")))], width=24)
+    assert whole[2:5] == ["  MODIFIED    | a", "  a note", "   1  1   | line 1"] and whole[-1] == "  ADDED       | b"
+    assert diff_lines(text, context=None)[-2:] == [
+        "  12 13   | \u2192   end",
+        "  > the file ends here, without a line end",
+    ]
+    added = TextChange((), ("x" * 30,), (Piece(0, 0, 0, 1),))
+    rows = [line for line in diff_lines(added, width=20) if isinstance(line, DiffRow)]
+    assert [line.mark for line in rows] == ["+", "+", "+"] and "".join(line[line.start :] for line in rows) == "x" * 30
