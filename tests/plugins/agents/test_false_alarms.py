@@ -23,7 +23,7 @@ def test_what_only_looks_like_a_secret_is_no_finding(path: str, text: str) -> No
     assert list(find_in_file(path, f"{text}\n".encode(), b"", lambda _: False)) == []
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_hardly_a_file_of_the_installed_packages_is_hidden() -> None:
     """At most one in 10,000, each with a real key, and listed here."""
     root = Path(sysconfig.get_path("purelib"))

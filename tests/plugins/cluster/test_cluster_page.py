@@ -279,7 +279,7 @@ def test_the_settings_of_a_worker_with_containers() -> None:
     assert settings.runners.era.engine == "unix:///var/run/docker.sock" and settings.runners.era.require_readback
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.engine
 def test_a_worker_with_containers(tmp_path: Path) -> None:
     """A worker with the page's example takes a container's run; only the engine's socket is this machine's."""
