@@ -69,7 +69,6 @@ def test_a_run_of_the_daemon_is_what_later_drafts_are_compared_with(bench: Bench
     assert attention(bench, again) == "rest"
     other = bench.draft("req-3", slug="three", requested_by="else")
     assert "  new          first request of this requester" in card(bench, other)
-    assert any("with others it ran once, on 20" in line for line in card(bench, other))
 
 
 def test_a_run_that_fails_counts_for_nothing(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from tests.plugins.cluster.machines import Cluster, Copy, missing_parts
 from tests.plugins.cluster.test_machines import WORKERS, Count, approve
 from tests.support import wait_until
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.root, pytest.mark.soak, pytest.mark.timeout(600)]
 
 CODE = "import time\ntime.sleep(1)\n1"
 

@@ -17,7 +17,7 @@ from tests.plugins.cluster.machines import Cluster, Worker, missing_parts
 from tests.support import make_key, wait_until
 from threegate.setup.settings_file import set_values
 
-pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
 
 WORKER = "[runners]\nmemory_budget_mb = 1024\ncpu_budget = {}\n[runners.monty]\nworkers = 4\n"
 SLEEP = "import time\nfor i in range(250):\n    time.sleep(0.1)\n'done'"
@@ -81,6 +81,7 @@ def strange(cluster: Cluster, worker: Worker) -> str:
     return ours
 
 
+@pytest.mark.soak
 def test_stale_workers_use_up_no_approval(cluster: Cluster) -> None:
     """w1 has another operators file: everything runs on w2, and w1's line says what to copy. Then w2 has other limits
     for requests as well: what comes waits, and runs once w1 has the right file.
@@ -110,6 +111,7 @@ def test_stale_workers_use_up_no_approval(cluster: Cluster) -> None:
     assert cluster.place.run("audit", "verify").code == 0
 
 
+@pytest.mark.slow
 def test_a_worker_killed_before_its_start_token_costs_nothing(cluster: Cluster) -> None:
     w1 = cluster.workers["w1"]
     os.kill(w1.pid, signal.SIGSTOP)
@@ -122,6 +124,7 @@ def test_a_worker_killed_before_its_start_token_costs_nothing(cluster: Cluster) 
     again(w1)
 
 
+@pytest.mark.slow
 def test_a_worker_killed_after_its_start_token_ends_the_request(cluster: Cluster) -> None:
     w1 = cluster.workers["w1"]
     name = approve(cluster, "after", SLEEP, time_sec=60)
@@ -135,6 +138,7 @@ def test_a_worker_killed_after_its_start_token_ends_the_request(cluster: Cluster
     assert where(cluster, name) == ["w1"] and cluster.starts()[name] == 1
 
 
+@pytest.mark.slow
 def test_a_restart_of_the_broker_costs_no_run(cluster: Cluster) -> None:
     """Runs that began before it and end after it, and one that ends while the broker is away."""
     long = [approve(cluster, f"long{number}", SLEEP, time_sec=60) for number in range(3)]
@@ -153,6 +157,7 @@ def test_a_restart_of_the_broker_costs_no_run(cluster: Cluster) -> None:
     assert cluster.place.run("audit", "verify").code == 0
 
 
+@pytest.mark.soak
 def test_a_stopped_daemon_leaves_what_was_not_started(cluster: Cluster) -> None:
     """Its runs are `interrupted` for that reason; what waited for a worker runs under the next daemon."""
     name = approve(cluster, "stopped", SLEEP, time_sec=60)

@@ -138,7 +138,7 @@ def test_a_certificate_has_limits_and_members_need_half_of_them(cluster: Cluster
     assert cluster.workers["w1"].alive and "w1" in counted(cluster)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_two_daemons_on_one_broker_and_a_renewed_certificate(cluster: Cluster) -> None:
     """A member of one virtual host gets nothing in the other, and a running broker takes up its own new certificate."""
     theirs = cluster.folder / "theirs"

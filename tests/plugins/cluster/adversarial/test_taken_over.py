@@ -187,7 +187,7 @@ def unreadable() -> list[tuple[bytes, dict[str, Any]]]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_what_cannot_be_read_ends_no_listener(cluster: Cluster) -> None:
     """Unsigned messages with hostile properties, from a worker to the daemon and from a broker to a worker; then
     statuses of 7.8 MB. The honest worker stays, a request runs on it, and nobody's memory was taken.
