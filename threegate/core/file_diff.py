@@ -53,16 +53,6 @@ class TextChange:
     new_ends: bool = True
     """Whether a line end follows the last line."""
 
-    @property
-    def removed(self) -> int:
-        """Lines that only the old text has."""
-        return sum(piece.old_end - piece.old_start for piece in self.pieces)
-
-    @property
-    def added(self) -> int:
-        """Lines that only the new text has."""
-        return sum(piece.new_end - piece.new_start for piece in self.pieces)
-
     def rows(self, context: int | None = CONTEXT) -> Iterator[DiffLine | Fold]:
         """What is shown, in order: each line that differs, with `context` equal lines around; None for all of them."""
         at = to = 0

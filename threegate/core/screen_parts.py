@@ -76,9 +76,6 @@ class FileDiff:
     """What is to be known of it, above its lines."""
     text: TextChange | None = None
     """None where nothing of it is shown as lines."""
-    before: str = ""
-    after: str = ""
-    """Digests of the file before and after; empty where it is not there. Equal ones: the same change."""
 
 
 Item = Field | Fact | Listing | Quote | FileDiff | Note

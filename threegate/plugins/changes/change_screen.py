@@ -164,8 +164,7 @@ def _path(project: Tree, change: ChangeSet, stream: BinaryIO, item: ChangedPath)
     about = [*_about(project, change, item), *([Note(found.why)] if found.why else [])]
     if item.size == 0 and row.change == "add" and row.after is not None and row.after.file:
         about.append(Note("is empty"))
-    before, after = ("" if side is None else f"{side.mode} {side.sha256}" for side in (row.before, row.after))
-    return FileDiff(_LABELS[row.change], row.path, tuple(about), found.text, before, after)
+    return FileDiff(_LABELS[row.change], row.path, tuple(about), found.text)
 
 
 def _about(project: Tree, change: ChangeSet, item: ChangedPath) -> Iterator[Field | Note]:
