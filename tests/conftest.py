@@ -110,7 +110,7 @@ _LONG_REST = 6
 
 def few(values: Iterable[Any], count: int) -> list[Any]:
     """For `parametrize`: a mere enumeration, of which the first `count` run always and the rest with the slow tests; of
-    a long rest every second one only in the long form, so that CI is done in its time on a slow machine.
+    a long rest two of three only in the long form, so that CI is done in its time on a slow machine.
 
     A case is a value, or a tuple of one value for each name, as `parametrize` takes it.
     """
@@ -119,7 +119,7 @@ def few(values: Iterable[Any], count: int) -> list[Any]:
     rest = [case if isinstance(case, tuple) else (case,) for case in cases[count:]]
     long = len(rest) > _LONG_REST
     marked = [
-        pytest.param(*case, marks=pytest.mark.soak if long and number % 2 else pytest.mark.slow)
+        pytest.param(*case, marks=pytest.mark.soak if long and number % 3 else pytest.mark.slow)
         for number, case in enumerate(rest)
     ]
     return cases[:count] + marked

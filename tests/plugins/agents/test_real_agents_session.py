@@ -168,7 +168,7 @@ def test_as_root_it_works_by_another_account(agent: Agent, model: Callable[[Sequ
         assert "add notes.txt" in shown and "delete app.py" in shown
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("agent", IN_CI)
 def test_a_session_in_its_terminal_application(
     agent: Agent, user: Person, model: Callable[[Sequence[NextStep]], Model]

@@ -111,7 +111,7 @@ def test_stale_workers_use_up_no_approval(cluster: Cluster) -> None:
     assert cluster.place.run("audit", "verify").code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_worker_killed_before_its_start_token_costs_nothing(cluster: Cluster) -> None:
     w1 = cluster.workers["w1"]
     os.kill(w1.pid, signal.SIGSTOP)
@@ -138,7 +138,7 @@ def test_a_worker_killed_after_its_start_token_ends_the_request(cluster: Cluster
     assert where(cluster, name) == ["w1"] and cluster.starts()[name] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_restart_of_the_broker_costs_no_run(cluster: Cluster) -> None:
     """Runs that began before it and end after it, and one that ends while the broker is away."""
     long = [approve(cluster, f"long{number}", SLEEP, time_sec=60) for number in range(3)]

@@ -310,13 +310,16 @@ class JailedRun:
             return
         self._watch = JailedWatch(self._job, self._control, process, command, self._held)
         self._stack.callback(self._watch.close)
-        self._started = datetime.now(UTC)
+        begins = datetime.now(UTC)
         try:
             door.sendall(b"go\n")
             door.close()
-            self._watch.run()
-        except BrokenPipeError:
+        except OSError:  # nobody has read the word, so the gate stays shut
             self._ended = ("failed", "The jail ended before its gate was opened, so the command did not begin.")
+            return
+        self._started = begins
+        try:
+            self._watch.run()
         except Unavailable as error:
             self._ended = ("interrupted", f"It was told to end, and may still be running: {error}.")
         finally:
