@@ -106,6 +106,9 @@ class Place:
         self.browser.open(command.stderr.readline().strip())
         said = self.press("document.getElementById('said').textContent.startsWith('Made')")
         assert command.stderr.readline().split()[-1] in said
+        shown = b""
+        while not shown.endswith(b"[y/N] "):  # what was typed before the question is not an answer to it
+            shown += os.read(terminal, 4096)
         os.write(terminal, b"y\n")
         _, error = command.communicate(timeout=60)
         os.close(terminal)
