@@ -526,7 +526,7 @@ def test_two_columns_where_there_is_room_and_one_column_of_cards_on_a_phone(show
             browser.size(width, height, dark=dark)
             browser.open(shown.base)
             browser.picture(kept / f"overview-{name}.png")
-            folds = browser.js("[...document.querySelectorAll('details')].map(d => d.open)")
+            folds = browser.js("[...document.querySelectorAll('section > details')].map(d => d.open)")
             assert folds == [False] * 3, "what has ended and what waits for others is folded"
             browser.open(address)
             browser.picture(kept / f"request-{name}.png")
