@@ -436,6 +436,10 @@ def test_a_screen_reader_finds_its_way(shown: Shown) -> None:
             lists = [node["name"]["value"] for node in nodes if node["role"]["value"] == "list"]
             assert lists[0] == "" and all(lists[1:]), "the first is the navigation's"
             assert "listitem" in roles
+        live = "#live[data-live=list]"
+        assert browser.js(f"[...document.querySelectorAll('{live} a, {live} summary')].every(e => e.id)"), (
+            "the focus finds its way back when the list is renewed"
+        )
         assert browser.js("[...document.querySelectorAll('th')].every(th => th.scope)")
         assert browser.js(
             "[...document.querySelectorAll('[id]')].length === new Set([...document.querySelectorAll('[id]')].map(e => "
