@@ -51,16 +51,22 @@ def test_decisions_are_told_for_each_operator() -> None:
         Told(approved()),
         Told(payloads.Rejected(reason="rejected", message="too wide", read_seconds=20, read_whole=True)),
         Told(payloads.Rejected(reason="rejected", message="too wide")),
+        Told(payloads.Rejected(reason="changes_requested", message="2 places", read_seconds=20, read_whole=True)),
+        Told(payloads.Rejected(reason="superseded", message="1 of 2 paths")),
         Told(payloads.Countersigned(countersigned_by="bob", read_seconds=5, read_whole=True), actor="operator:bob"),
     )  # fmt: skip
     assert practice.to_json()["operators"] == {
-        "alice": {"approved": 4, "approved_in_groups": 0, "rejected": 2, "countersigned": 0, "not_asked": 1, "measured": 3,  # noqa: E501
-                  "median_seconds": 20, "share_read_whole": 0.667},
-        "bob": {"approved": 0, "approved_in_groups": 0, "rejected": 0, "countersigned": 1, "not_asked": 0, "measured": 1,  # noqa: E501
-                "median_seconds": 5, "share_read_whole": 1.0},
+        "alice": {"approved": 4, "approved_in_groups": 0, "rejected": 2, "changes_requested": 1, "taken_in_part": 1,
+                  "countersigned": 0, "not_asked": 1, "measured": 4, "median_seconds": 20, "share_read_whole": 0.75},
+        "bob": {"approved": 0, "approved_in_groups": 0, "rejected": 0, "changes_requested": 0, "taken_in_part": 0,
+                "countersigned": 1, "not_asked": 0, "measured": 1, "median_seconds": 5, "share_read_whole": 1.0},
     }  # fmt: skip
     assert practice.to_json()["rejection_reasons"] == {"too wide": 2}
-    assert ("rejected because", "too wide (2)") in practice_lines(practice)
+    lines = practice_lines(practice)
+    assert ("rejected because", "too wide (2)") in lines
+    assert dict(lines)["decisions of alice"].startswith(
+        "4 approved, 2 rejected, 0 countersigned, 1 sent back for changes, 1 taken in part; 20 s from"
+    )
 
 
 def test_a_group_was_read_once() -> None:

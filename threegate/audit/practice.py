@@ -35,6 +35,10 @@ class OperatorPractice:
 
     approved: int = 0
     rejected: int = 0
+    sent_back: int = 0
+    """Drafts for which changes were asked."""
+    taken_in_part: int = 0
+    """Drafts of which a part took the place."""
     countersigned: int = 0
     grouped: int = 0
     """Of the approved ones: by a decision on a group, which is read once."""
@@ -60,6 +64,8 @@ class OperatorPractice:
             "approved": self.approved,
             "approved_in_groups": self.grouped,
             "rejected": self.rejected,
+            "changes_requested": self.sent_back,
+            "taken_in_part": self.taken_in_part,
             "countersigned": self.countersigned,
             "not_asked": self.unasked,
             "measured": self.measured,
@@ -211,10 +217,15 @@ class Practice:
                 self.expired += 1
             case Rejected():
                 who = self._of(_operator(event))
-                who.rejected += 1
                 who.read(payload.read_seconds, payload.read_whole)
-                if payload.message and (
-                    payload.message in self.reasons or len(self.reasons) < limits.PRACTICE_DECISIONS
+                who.sent_back += payload.reason == "changes_requested"
+                who.taken_in_part += payload.reason == "superseded"
+                plain = payload.reason not in ("changes_requested", "superseded")
+                who.rejected += plain
+                if (
+                    plain
+                    and payload.message
+                    and (payload.message in self.reasons or len(self.reasons) < limits.PRACTICE_DECISIONS)
                 ):
                     self.reasons[payload.message] += 1
             case Cancelled():
@@ -262,6 +273,8 @@ def practice_lines(practice: Practice) -> list[tuple[str, str]]:
     for name, found in sorted(practice.operators.items()):
         groups = f" ({found.grouped} in groups)" if found.grouped else ""
         told = [f"{found.approved} approved{groups}, {found.rejected} rejected, {found.countersigned} countersigned"]
+        more = (("sent back for changes", found.sent_back), ("taken in part", found.taken_in_part))
+        told[0] += "".join(f", {count} {what}" for what, count in more if count)
         if found.measured:
             told.append(
                 f"{statistics.median(found.seconds):g} s from shown to decided (median), "

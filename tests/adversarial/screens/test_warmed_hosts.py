@@ -90,7 +90,7 @@ def test_runs_under_a_grant_in_a_batch_and_those_that_did_not_succeed_warm_nothi
             for payload in (Approved(uses=uses, **given), claim, end):
                 held.append(payload, request_id=f"warm-{turn}", actor="daemon")
     marks, attention = seen(bench, HARMFUL)
-    assert {mark.kind for mark in marks} == {"requester", "host", "program", "folder"}
+    assert {mark.kind for mark in marks} == {"requester", "host", "program"}
     assert attention == "look first"
 
 

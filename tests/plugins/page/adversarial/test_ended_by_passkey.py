@@ -110,24 +110,24 @@ def test_one_that_cannot_be_approved_can_be_refused(bench: Bench, client: Passke
 
 
 @pytest.mark.parametrize(
-    "headers",
+    ("headers", "status"),
     [
-        {"Origin": "https://evil.example"},
-        {"Origin": "https://approve.example.org:9443"},
-        {"Origin": ""},
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
-        {"Host": "evil.example"},
-        {"Content-Type": "text/plain"},
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "https://approve.example.org:9443"}, 403),
+        ({"Origin": ""}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Host": "evil.example"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
     ],
 )
-def test_another_page_ends_nothing(bench: Bench, client: PasskeyClient, headers: dict[str, str]) -> None:
+def test_another_page_ends_nothing(bench: Bench, client: PasskeyClient, headers: dict[str, str], status: int) -> None:
     form = form_of(client, "one")
     for act in ("refuse", "changes"):
-        assert end(client, form, act, headers=headers).status_code in (403, 415)
+        assert end(client, form, act, headers=headers).status_code == status
     given = client.ask(f"{client.base}verify").json()
     body = {**client.assertion(given["challenge"]), "nonce": given["nonce"]}
-    assert client.ask(f"{client.base}verify", body, headers=headers).status_code in (403, 415)
+    assert client.ask(f"{client.base}verify", body, headers=headers).status_code == status
     assert ended(bench) == [] and left(bench) == {"one", "two"}
 
 
