@@ -106,6 +106,9 @@ class Place:
         self.browser.open(command.stderr.readline().strip())
         said = self.press("document.getElementById('said').textContent.startsWith('Made')")
         assert command.stderr.readline().split()[-1] in said
+        shown = b""
+        while not shown.endswith(b"[y/N] "):  # what was typed before the question is not an answer to it
+            shown += os.read(terminal, 4096)
         os.write(terminal, b"y\n")
         _, error = command.communicate(timeout=60)
         os.close(terminal)
@@ -204,6 +207,8 @@ def test_drafts_end_there_and_the_passkey_confirms_again(place: Place) -> None:
     place.open_draft("ends")
     browser.js("document.querySelector('#end summary').click()")
     assert browser.js("document.documentElement.scrollWidth <= innerWidth")
+    groups = [node for node in browser.tree() if node["role"]["value"] == "group"]
+    assert groups and all(node["name"]["value"] for node in groups)
     assert end("refuse", " ") == "Not done: say why you refuse it, in words of your own"
     assert end("ask-changes", "Say what it is for.").startswith("Changes asked for: TR-")
     assert browser.js("document.getElementById('use-passkey').hidden")

@@ -59,10 +59,12 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self._parent, keys.encode())
 
-    def page_to_the_end(self) -> None:
-        """One page in half a second: what was passed over in a hurry was not seen."""
-        while "all seen" not in self.text():
-            self.type(" ")
+    def press_until(self, words: str, key: str) -> None:
+        """Press a key each half a second: a page passed over in a hurry was not seen, and a key that follows another
+        one too soon decides nothing.
+        """
+        while words not in self.text():
+            self.type(key)
             end = time.monotonic() + 0.5
             while select.select([self._parent], [], [], max(0, end - time.monotonic()))[0]:
                 self._read()
@@ -91,19 +93,18 @@ def test_the_passphrase_is_asked_for_once(bench: Bench) -> None:
     key = bench.keys["alice"]
     subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", str(key)], check=True)
     bench.draft()
-    bench.draft("req-2", slug="two")
+    bench.draft("req-2", slug="two", code="print(2)")
     terminal = Terminal(bench, "review", "--key", str(key))
     terminal.wait("UNDECIDED: 2")
 
     def approve() -> None:
         terminal.type("\r")
         terminal.wait("not seen yet")
-        terminal.page_to_the_end()
+        terminal.press_until("all seen", " ")
         again()
 
     def again() -> None:
-        terminal.type("a")
-        terminal.wait("[y/n]")
+        terminal.press_until("[y/n]", "a")
         terminal.type("y")
 
     approve()
@@ -117,7 +118,7 @@ def test_the_passphrase_is_asked_for_once(bench: Bench) -> None:
     terminal.type("open sesame\n")
     terminal.wait("approved TR-")  # and the next one opens by itself
     terminal.wait("not seen yet")
-    terminal.page_to_the_end()
+    terminal.press_until("all seen", " ")
     again()
     terminal.wait("UNDECIDED: 0")
     terminal.type("q")
@@ -185,7 +186,7 @@ def test_without_colours_a_draft_is_shown_all_the_same(bench: Bench) -> None:
 def test_a_mistake_of_ours_is_one_line_without_values(bench: Bench) -> None:
     """Textual prints all variables of each frame, requests and settings among them."""
     bench.draft(data=None, code="print('words of the request')")
-    broken = "import threegate.plugins.tui.lines as lines; lines.segments_of = lambda line: 1 / 0"
+    broken = "import threegate.plugins.tui.lines as lines; lines.segments_of = lambda line, **how: 1 / 0"
     (bench.workspace.root / "sitecustomize.py").write_text(broken)
     terminal = Terminal(bench, "review", "--key", str(bench.keys["alice"]), PYTHONPATH=str(bench.workspace.root))
     terminal.wait("UNDECIDED: 1")
