@@ -14,8 +14,10 @@ from threegate.approval.shown.escaped_lines import (
     CodeLine,
     Cut,
     DiffRow,
+    FoldRow,
     Title,
     cells,
+    colours_of,
     diff_lines,
     fact,
     field,
@@ -26,12 +28,14 @@ from threegate.approval.shown.escaped_lines import (
     quoted,
     render_sections,
     shown,
+    texts_of_code,
     with_one_number,
 )
 from threegate.approval.shown.time_read import Reader
 from threegate.core import limits
 from threegate.core.file_diff import Mark, Piece, TextChange, said_of
 from threegate.core.screen_parts import Fact, Field, FileDiff, Note, Quote, Section
+from threegate.core.syntax_colours import LexerProcess
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 ATTACKS = [
@@ -237,6 +241,29 @@ def test_a_diff_in_colour_has_styles_and_what_changed_and_is_the_same_text(patie
     assert found[3] == "  2 2   | \\xe9" and found[4] == "  > the file ends here, without a line end"
     plain = diff_lines(text, path="no/ending")
     assert painted_lines(plain)[0] == '  1   - | return "\x1b[7mone\x1b[0m"  # x'
+
+
+def test_removed_lines_open_no_string_in_others_and_a_wrapped_line_is_one(patient: None) -> None:
+    """Nor does what is folded between two parts of a file begin another text."""
+    old = ('"""', *["x"] * 20, "return 1")
+    text = TextChange(old, ("return 2", *old[1:-1], f"'{'s' * 90}'"), (Piece(0, 1, 0, 1), Piece(21, 22, 21, 22)))
+    lines = diff_lines(text, path="a.py")
+    [rows] = texts_of_code(lines)
+    assert any(isinstance(line, FoldRow) for line in lines)
+    with LexerProcess() as process:
+        found = dict(zip(rows, colours_of(process, rows), strict=True))
+    by_text = {row[row.start :][:8]: (row, colours) for row, colours in found.items()}
+    assert by_text["return 2"][1][0] == (0, 6, "keyword"), "it comes after the quotes that were removed"
+    strings = [row for row in rows if "ss" in row]
+    assert len(strings) == 2
+    assert [found[row] for row in strings] == [[(0, len(row) - row.start, "string")] for row in strings]
+
+
+def test_another_language_begins_another_text() -> None:
+    change = TextChange((), ("x", "y"), (Piece(0, 0, 0, 2),))
+    python, ruby = diff_lines(change, path="a.py"), diff_lines(change, path="b.rb")
+    assert list(texts_of_code([*python, *ruby, "ours", *ruby])) == [python, ruby, ruby]
+    assert list(texts_of_code(["ours", *diff_lines(change, path="none")])) == []
 
 
 def test_code_that_makes_a_lexer_slow_stays_plain(monkeypatch: pytest.MonkeyPatch) -> None:
