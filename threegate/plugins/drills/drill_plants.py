@@ -150,7 +150,7 @@ def with_a_line(code: str, planted: str, chance: Random) -> str | None:
     if len(lines) == 1:
         changed = f"{planted}; {code}" if chance.random() < 0.5 else f"{code}; {planted}"
         return changed if _has_more(code, changed) else None
-    after = max((at for at, line in enumerate(lines) if line.startswith("from __future__")), default=-1)
+    after = _last_future(lines)
     for at in chance.sample(range(len(lines)), len(lines))[:_TRIES]:
         indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
         changed = "\n".join([*lines[:at], f"{indent}{planted}", *lines[at:]])
@@ -162,13 +162,19 @@ def with_a_line(code: str, planted: str, chance: Random) -> str | None:
 def far_right(code: str, what: str, chance: Random) -> str | None:
     """The code with a statement far to the right in one of its lines; None if there is no place for it."""
     lines = code.split("\n")
+    after = _last_future(lines)
     for at in chance.sample(range(len(lines)), len(lines))[:_TRIES]:
-        if not lines[at].strip() or lines[at].rstrip().endswith((":", "\\", ",")) or "#" in lines[at]:
+        if at < after or not lines[at].strip() or lines[at].rstrip().endswith((":", "\\", ",")) or "#" in lines[at]:
             continue
         hidden = "\n".join([*lines[:at], f"{lines[at]}{' ' * _SPACES}; {what}", *lines[at + 1 :]])
         if _has_more(code, hidden):
             return hidden
     return None
+
+
+def _last_future(lines: Sequence[str]) -> int:
+    """The last line before which no statement may be."""
+    return max((at for at, line in enumerate(lines) if line.startswith("from __future__")), default=-1)
 
 
 def _has_more(code: str, changed: str) -> bool:
