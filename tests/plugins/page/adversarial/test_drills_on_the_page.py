@@ -90,8 +90,20 @@ def test_what_ends_it_unsigned_is_counted(
     assert outcomes(bench) == [outcome] and not list(bench.workspace.verdicts.glob(f"*{drill.request_id}*"))
 
 
-@pytest.mark.parametrize("wrong", ["other draft", "other name", "old", "no time", "not signed", "as an approval"])
-def test_another_statement_decides_nothing(bench: Bench, drill: Drill, client: PasskeyClient, wrong: str) -> None:
+@pytest.mark.parametrize(
+    ("wrong", "status", "code"),
+    [
+        ("other draft", 403, "statement_mismatch"),
+        ("other name", 403, "statement_mismatch"),
+        ("old", 403, "expired"),
+        ("no time", 400, None),
+        ("not signed", 400, None),
+        ("as an approval", 403, "signature_invalid"),
+    ],
+)
+def test_another_statement_decides_nothing(
+    bench: Bench, drill: Drill, client: PasskeyClient, wrong: str, status: int, code: str | None
+) -> None:
     _, form = client.page(drill.name)
     said = json.loads(statement_of(form))
     changes = {
@@ -107,7 +119,7 @@ def test_another_statement_decides_nothing(bench: Bench, drill: Drill, client: P
     if wrong == "as an approval":
         body |= client.assertion(challenge_of(statement, NAMESPACE_APPROVAL))
     answer = client.ask(form["to"], body)
-    assert answer.status_code in (400, 403) and outcomes(bench) == [], answer.text
+    assert (answer.status_code, answer.json().get("code")) == (status, code) and outcomes(bench) == [], answer.text
 
 
 def test_who_is_not_logged_in_decides_nothing(bench: Bench, drill: Drill, client: PasskeyClient) -> None:
