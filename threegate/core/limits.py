@@ -651,6 +651,14 @@ DRILLS_LOOK_SECONDS: Final = 10.0
 DRILL_PLAN_BYTES: Final = 64 * KIB
 DRILL_SOURCES: Final = 50
 """Newest finished requests that a drill is made from."""
+DRILL_RUNS: Final = 20
+"""Newest runs of agents on a project that a drill of a change set may seem to come from."""
+DRILL_PROJECT_NAMES: Final = 5_000
+"""Names of a project that are looked at for one."""
+DRILL_PROJECT_TEXTS: Final = 200
+"""Texts of a project that are read for one."""
+DRILL_TEXT_BYTES: Final = 64 * KIB
+"""A longer file of a project is not read for one."""
 PRACTICE_DECISIONS: Final = 10_000
 """Decisions whose seconds, and different reasons, that records of practice keep in memory."""
 PRACTICE_REASONS: Final = 20

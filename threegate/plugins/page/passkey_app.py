@@ -43,13 +43,14 @@ from threegate.plugins.page.unsigned_acts import unsigned_act
 from threegate.plugins.page.views import Missing, Views
 from threegate.plugins.serve.connections import read_body
 from threegate.plugins.serve.rate_limit import RateLimit
-from threegate.review.draft_sources import placed_at
+from threegate.review.draft_sources import Answer, PlacedDraft
 from threegate.review.request_view import RequestView
-from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
+from threegate.review.reviewed_draft import Draft, ReviewedDraft, open_reviewed_draft, read_draft
 from threegate.review.status import RequestEntry, is_draft_folder
 
 _ASSERTION = {"credential", "authenticator_data", "client_data", "signature"}
 _LOGIN_TYPE = "threegate-login/1"
+_YES_TYPE = "threegate-yes/1"
 
 
 def create_passkey_server(
@@ -74,16 +75,6 @@ class _PasskeyViews(Views):
         super().__init__(workspace)
         self._origin, self._sessions = origin, sessions
 
-    def _entries(self, group: str) -> list[RequestEntry]:
-        """Operators who sign with a passkey get no drafts that are never signed."""
-        return [entry for entry in super()._entries(group) if placed_at(self._workspace, entry.path) is None]
-
-    def entry(self, request: Request) -> RequestEntry:
-        entry = super().entry(request)
-        if placed_at(self._workspace, entry.path) is not None:
-            raise Missing("it is no longer in this folder: find it in the lists")
-        return entry
-
     def _render(self, request: Request, template: str, **values: Any) -> str:
         view = request.path_params["view"]
         try:
@@ -107,11 +98,16 @@ class _PasskeyViews(Views):
 
         def seen(reviewed: ReviewedDraft) -> None:
             unsigned["draft"] = sha256_hex(reviewed.draft.data)
-            statement = seal(self.context(), reviewed, name).statement.to_bytes()
+            namespace = NAMESPACE_APPROVAL
+            if reviewed.draft.placed is not None:  # no approval of it is ever made, not even to be signed
+                shown_utc = datetime.now(UTC).isoformat()
+                statement, namespace = _yes_to_placed(self._origin, reviewed.draft, name, shown_utc), NAMESPACE_LOGIN
+            else:
+                statement = seal(self.context(), reviewed, name).statement.to_bytes()
             signing.update(
                 **who,
                 statement=encode_base64url(statement),
-                challenge=challenge_of(statement, NAMESPACE_APPROVAL),
+                challenge=challenge_of(statement, namespace),
                 to=f"{base}/approve/{place}",
             )
 
@@ -254,18 +250,19 @@ class _PasskeyPage:
         credential, name = self._logged_in(request)[1].split(" ")
         value = _read(data, _ASSERTION | {"statement"})
         statement_bytes = decode_base64url(value["statement"])
-        statement = Statement.parse(statement_bytes)
         context = self._views.context()
         entry = _entry_of(context, credential, self._origin)
+        place = self._draft_at(request)
+        draft = read_draft(self._workspace, place.path)
+        if draft.placed is not None:
+            return self._answer_placed(context, draft, draft.placed, entry, value)
+        statement = Statement.parse(statement_bytes)
         if (value["credential"], statement.approved_by) != (credential, name):
             raise _another_passkey()
         # The statement has the time at which its page was made, and the signature covers it.
-        seconds = round((datetime.now(UTC) - statement.approved_utc).total_seconds())
-        if seconds > limits.PASSKEY_STATEMENT_SECONDS:
-            raise Refused("expired", "this was shown too long ago; reload the page")
-        place = self._draft_at(request)
+        seconds = _seconds_since(statement.approved_utc)
         signed = render_signed(statement_bytes, _armor(entry, NAMESPACE_APPROVAL, value))
-        with open_reviewed_draft(context, read_draft(self._workspace, place.path), compared=False) as reviewed:
+        with open_reviewed_draft(context, draft, compared=False) as reviewed:
             # Made again from the draft as it is now: a statement that differs is refused.
             sealed = seal_as(context, reviewed, statement)
             done = promote(
@@ -278,6 +275,27 @@ class _PasskeyPage:
                 "daemon_runs": self._workspace.daemon_lock_held(),
             }
         )
+
+    def _answer_placed(
+        self, context: Context, draft: Draft, placed: PlacedDraft, entry: Operator, value: dict[str, str]
+    ) -> Response:
+        """The operator's yes to a draft that is never signed: the passkey signed only that they say it. Raises Refused,
+        MalformedError, TrailError, OSError.
+        """
+        said = decode_base64url(value["statement"])
+        told = canonical.loads_strict(said, max_bytes=limits.PASSKEY_REQUEST_BYTES, max_depth=2)
+        try:
+            shown_utc = datetime.fromisoformat(told["shown_utc"]).astimezone(UTC)
+        except ValueError:
+            raise MalformedError("has a time that cannot be read") from None
+        if said != _yes_to_placed(self._origin, draft, entry.name, told["shown_utc"]):
+            raise Refused("statement_mismatch", f"{draft.path.name}: it changed since it was shown; reload the page")
+        seconds = _seconds_since(shown_utc)
+        signed = parse_armor(_armor(entry, NAMESPACE_LOGIN, value))
+        verify_signer(said, signed, entry.name, NAMESPACE_LOGIN, known_operators(context), at=[datetime.now(UTC)])
+        reading = Reading(max(0, seconds), False)
+        answer = placed.answer(context, draft.data, yes=True, actor=f"operator:{entry.name}", reading=reading)
+        return JSONResponse({"told": _told(answer)})
 
     def _draft_at(self, request: Request) -> RequestEntry:
         place = self._views.entry(request)
@@ -303,8 +321,29 @@ class _PasskeyPage:
         if not self.sessions.count_unsigned(view):
             most = limits.PASSKEY_UNSIGNED_ACTS
             raise Refused("expired", f"one login ends at most {most} drafts; log in again: {self._origin}/page/")
-        act(context, draft)
-        return JSONResponse({"ended": draft.path.name})
+        answer = act(context, draft)
+        return JSONResponse({"ended": draft.path.name} if answer is None else {"told": _told(answer)})
+
+
+def _yes_to_placed(origin: str, draft: Draft, name: str, shown_utc: str) -> bytes:
+    """What a passkey signs for a draft that is never signed: of another kind and form than any approval."""
+    sha256 = sha256_hex(draft.data)
+    return canonical.canonical_bytes(
+        {"type": _YES_TYPE, "origin": origin, "draft": sha256, "by": name, "shown_utc": shown_utc}
+    )
+
+
+def _told(answer: Answer) -> str:
+    """What the operator reads, in one line of text."""
+    return f"{answer.says}; {answer.label}: {answer.line}"
+
+
+def _seconds_since(shown_utc: datetime) -> int:
+    """How long ago a page was shown. Raises Refused if that is too long."""
+    seconds = round((datetime.now(UTC) - shown_utc).total_seconds())
+    if seconds > limits.PASSKEY_STATEMENT_SECONDS:
+        raise Refused("expired", "this was shown too long ago; reload the page")
+    return seconds
 
 
 def _another_passkey() -> Refused:
