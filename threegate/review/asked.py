@@ -98,6 +98,8 @@ class AskedReader:
         def open_input(item: InputFile) -> BinaryIO:
             place = self._workspace.input_place(folder, item.name, item.sha256)
             with self._workspace.hold(place.parent) as held:
+                if os.stat(place.name, dir_fd=held.fileno(), follow_symlinks=False).st_size > limits.LISTED_INPUT_BYTES:
+                    raise OSError(errno.EFBIG, "too large for a list")
                 data, _ = held.read(place.name, max_bytes=limits.LISTED_INPUT_BYTES)
             return io.BytesIO(data)
 

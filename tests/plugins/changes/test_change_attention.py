@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.plugins.changes.applying import place_of
+from tests.plugins.changes.end_to_end.test_change_sets import Proposed
 from tests.plugins.changes.planted_changes import change_table, seen_changes
 from tests.plugins.changes.trees_on_disk import build, made
 from threegate.core import limits
 from threegate.core.errors import Refused
+from threegate.core.workspace import Workspace
 from threegate.plugins.changes.change_attention import attention_of_change
 from threegate.plugins.changes.table import ChangeSetError
+from threegate.review.status import status_lines
 
 
 def test_the_planted_change_sets_come_first(tmp_path: Path) -> None:
@@ -77,3 +80,22 @@ def test_what_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     project.rmdir()
     with pytest.raises(Refused):
         attention_of_change(io.BytesIO(data), place)
+
+
+def in_a_list(proposed: Proposed) -> str:
+    (line,) = status_lines(Workspace(proposed.place.root))
+    assert line.asked is not None
+    return line.asked.attention
+
+
+def test_a_list_has_the_class(tmp_path: Path) -> None:
+    proposed = Proposed(tmp_path, {"a.py": "x = 1\n"}, {"a.py": PROCESS})
+    assert in_a_list(proposed) == "look first"
+    (archive,) = (path for path in (proposed.place.root / "inbox/files").iterdir())
+    data = archive.read_bytes()
+    archive.write_bytes(data[:700])
+    assert in_a_list(proposed) == "look"
+    archive.write_bytes(data + bytes(limits.LISTED_INPUT_BYTES))
+    assert in_a_list(proposed) == "look first"
+    archive.unlink()
+    assert in_a_list(proposed) == "look"
