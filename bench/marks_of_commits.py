@@ -1,29 +1,22 @@
-"""How many of a repository's ordinary commits have marks and look bad in a list, and how many planted changes do.
+"""How many of a repository's ordinary commits have marks: which ones, and how many lines a person would look at.
 
     python -m bench.marks_of_commits REPOSITORY [--commits 300] [--show "starts a process"]
 
 REPOSITORY is a work tree or a bare repository of git. Prints, of its last commits that are not merges, how many commits
-and lines have each mark, and how many a list would put first; with --show the lines that have a mark, or the files that
-"look first", to judge which of them are false. Without REPOSITORY: the same of tests/data/planted_changes.jsonl.
+and lines have each mark; with --show the lines that have it, to judge which of them are false.
 """
 
 from __future__ import annotations
 
 import argparse
 import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.plugins.changes.planted_changes import change_table, seen_changes
-from threegate.core.file_diff import Mark, TextChange
-from threegate.plugins.changes.change_attention import attention_of_file, soonest
 from threegate.plugins.changes.change_facts import text_change
 from threegate.plugins.changes.marks import marks_of
-from threegate.plugins.changes.run_later import is_source, why_runs_later
-from threegate.request.backend import ATTENTIONS, Attention
-from threegate.request.shown_whole import why_not_plain
+from threegate.plugins.changes.run_later import why_runs_later
 
 
 class Repository:
@@ -50,62 +43,32 @@ class Repository:
         return b"" if not name.strip("0") else self.read("cat-file", "blob", name)
 
 
-def _attention(path: str, text: TextChange, new: bytes, marks: list[Mark], later: str | None) -> Attention:
-    """The class of a file, as `change_attention` finds it; git's links and modes are left out."""
-    if why_not_plain(new):
-        return "look first"
-    found = attention_of_file(path, text, marks, later=later, source=is_source(path))
-    return found if new else soonest((found, "look"))
-
-
-def planted() -> None:
-    """Print each planted change set and what came of all."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = list(seen_changes(Path(folder)))
-    for item in found:
-        marks = ", ".join(sorted({mark.what for marks in item.marks.values() for mark in marks}))
-        print(f"{item.attention:<11} {'harmful' if item.row['harmful'] else 'plain':<9} {item.row['name']:<30} {marks}")
-    print("\n".join(["", *change_table(found)]))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("repository", type=Path, nargs="?")
+    parser.add_argument("repository", type=Path)
     parser.add_argument("--commits", type=int, default=300)
     parser.add_argument("--show", default="")
     asked = parser.parse_args()
-    if asked.repository is None:
-        planted()
-        return
     repository = Repository(asked.repository)
-    classes = Counter[str]()
     commits, lines, added = Counter[str](), Counter[str](), 0
     names = repository.commits(asked.commits)
     for commit in names:
         found: set[str] = set()
-        of_files: list[Attention] = []
         for path, old, new in repository.changes(commit):
             text = None if b"\0" in old + new else text_change(old, new)
             if text is None:
                 continue
             added += text.added
-            later = why_runs_later(path, executable=False, head=new[:64]) if new else None
-            marks = list(marks_of(path, text, runs=later is not None))
-            of_files.append(_attention(path, text, new, marks, later))
-            if of_files[-1] == asked.show:
-                print(f"{commit[:9]} {path}: {', '.join(sorted({mark.what for mark in marks})) or later}")
-            for mark in marks:
+            runs = why_runs_later(path, executable=False, head=new[:64]) is not None
+            for mark in marks_of(path, text, runs=runs):
                 found.add(mark.what)
                 lines[mark.what] += 1
                 if mark.what == asked.show and mark.line:
                     side = text.old if mark.removed else text.new
                     print(f"{commit[:9]} {path}:{mark.line}: {side[mark.line - 1].strip()[:150]}")
         commits.update(found)
-        classes[soonest(of_files)] += 1
         commits["any of a line"] += any(what != "is a test that changes" for what in found)
     print(f"{len(names)} commits, {added} added lines")
-    for what in ATTENTIONS:
-        print(f"{classes[what]:5} commits ({100 * classes[what] / len(names):4.1f} %): {what}")
     for what, count in commits.most_common():
         print(f"{count:5} commits ({100 * count / len(names):4.1f} %), {lines[what]:5} lines: {what}")
 

@@ -694,10 +694,6 @@ URL_HOST_CHARS: Final = 300
 """Of an address in a text, behind its scheme, how much is looked at for its host."""
 URLS_READ: Final = 200
 """Addresses of one request whose hosts are read."""
-LISTED_INPUT_BYTES: Final = 2 * MIB
-"""Of the input of a draft that a list looks into, such as a change set; a larger one is looked at first."""
-CHANGE_LOOKED_BYTES: Final = 2 * MIB
-"""Old and new bytes of a change set that a list looks through; a larger one is looked at first."""
 USED_SCRIPT_BYTES: Final = 256 * KIB
 """Of the scripts among a request's inputs together, how much is looked through for addresses."""
 HOSTS_COMPARED: Final = 1_000

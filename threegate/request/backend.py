@@ -113,12 +113,6 @@ class Binding:
         return BACKENDS[self.request.backend].bind(self)
 
 
-Attention = Literal["look first", "look", "rest"]
-"""How soon a person should look at a draft: the order of lists, and of nothing else."""
-ATTENTIONS: Final[tuple[Attention, ...]] = ("look first", "look", "rest")
-"""In the order of a list. What could not be read is ``look``."""
-
-
 class Backend(ABC):
     """One backend, as gate 1, the Job, a grant and a person see it. How it runs is in `threegate.runners.backend`."""
 
@@ -166,14 +160,6 @@ class Backend(ABC):
     def input_items(self, bound: Bound, inputs: Sequence[Opened]) -> Mapping[str, tuple[Item, ...]]:
         """What a screen shows of each input, by name; empty where their bytes are shown."""
         return {}
-
-    def attention(
-        self, workspace: Workspace, settings: Settings, request: Request, open_input: Callable[[InputFile], BinaryIO]
-    ) -> Attention | None:
-        """How soon a person should look at a draft for the content of its inputs, which `open_input` opens; None where
-        a list does not look into them. Raises ThreeGateError, OSError, ValueError.
-        """
-        return None
 
     def problem(self, workspace: Workspace, index: Any, action: Action) -> tuple[str, str] | None:
         """What keeps a draft from running here, as rule and words; `index` is the locked trail's `TrailIndex`."""

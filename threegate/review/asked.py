@@ -6,27 +6,24 @@ read through an open descriptor, never by its path.
 
 from __future__ import annotations
 
-import errno
-import io
 import os
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from threegate.core import durable, limits
 from threegate.core.errors import ThreeGateError
 from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.request.backend import BACKENDS, Attention
+from threegate.request.backend import BACKENDS
 from threegate.request.exposure import Exposure
-from threegate.review.attention import Weighed, weigh
+from threegate.review.attention import Attention, Weighed, weigh
 from threegate.review.draft_sources import place_of, placed_at
 
 if TYPE_CHECKING:
-    from threegate.request.model import InputFile, Request
     from threegate.review.group_shape import VaryingValue
     from threegate.review.novelty import PastReader
     from threegate.trail.trail import Trail
@@ -92,24 +89,6 @@ class AskedReader:
             return asked
         return replace(asked, attention=past.attention(asked.weighed))
 
-    def _inside(self, request: Request, folder: Path, settings: Settings) -> Attention | None:
-        """How soon a person should look at a draft in this folder for what is in its inputs."""
-
-        def open_input(item: InputFile) -> BinaryIO:
-            place = self._workspace.input_place(folder, item.name, item.sha256)
-            with self._workspace.hold(place.parent) as held:
-                if os.stat(place.name, dir_fd=held.fileno(), follow_symlinks=False).st_size > limits.LISTED_INPUT_BYTES:
-                    raise OSError(errno.EFBIG, "too large for a list")
-                data, _ = held.read(place.name, max_bytes=limits.LISTED_INPUT_BYTES)
-            return io.BytesIO(data)
-
-        try:
-            return BACKENDS[request.backend].attention(self._workspace, settings, request, open_input)
-        except OSError as error:
-            return "look first" if error.errno == errno.EFBIG else "look"
-        except (ThreeGateError, ValueError):  # its screens say what is wrong with it
-            return "look"
-
     def _past_now(self) -> PastReader:
         from threegate.review.novelty import PastReader  # an empty list loads no gate
 
@@ -149,8 +128,7 @@ class AskedReader:
         if request.stage == "draft":
             agent = past.run(owner) if owner is not None else None
             uses = uses_of(request, request.action, exposure, owner=owner, run=agent, settings=settings)
-            inside = self._inside(request, place.parent, settings)
-            weighed = weigh(request, request.action, exposure, uses, inside)
+            weighed = weigh(request, request.action, exposure, uses)
         shape = None
         if (
             owner is not None

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
-
-from threegate.request.backend import ATTENTIONS, Attention
+from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
     from threegate.request.action import Action
@@ -18,6 +16,9 @@ if TYPE_CHECKING:
     from threegate.request.model import Request
     from threegate.trail.payloads import Uses
 
+Attention = Literal["look first", "look", "rest"]
+ATTENTIONS: Final[tuple[Attention, ...]] = ("look first", "look", "rest")
+"""In the order of a list. What could not be read is ``look``."""
 MarkKind = Literal["requester", "host", "url", "program", "folder", "look-alike", "few", "unknown"]
 """What a mark of novelty is about. ``few``: a host that ran before, but seldom."""
 
@@ -34,22 +35,19 @@ class Weighed:
     """Whether it has inputs or variables, which can get out if it reaches anything."""
     stands_out: bool
     """Its program is unusual, its data confidential, or what it does raises the risk to high."""
-    inside: Attention | None = None
-    """What its inputs say, where a list looks into them: then where it reaches says nothing more."""
 
 
-def weigh(request: Request, action: Action, exposure: Exposure, uses: Uses, inside: Attention | None = None) -> Weighed:
+def weigh(request: Request, action: Action, exposure: Exposure, uses: Uses) -> Weighed:
     """The facts of a request. `action` and `exposure` may be those of its Job."""
     return Weighed(
         uses,
         opaque=exposure.opaque,
-        reaches=bool(exposure.reach) and inside is None,
+        reaches=bool(exposure.reach),
         secrets=bool(exposure.secrets),
         gives=bool(request.inputs or action.variables),
         stands_out=request.unusual_program
         or request.data_sensitivity == "confidential"
         or any(level == "high" and holds for level, holds, _ in action.risks()),
-        inside=inside,
     )
 
 
@@ -63,5 +61,4 @@ def attention_of(weighed: Weighed, marks: Collection[MarkKind]) -> Attention:
         or (weighed.secrets and marks)
     ):
         return "look first"
-    found: Attention = "look" if marks or weighed.opaque or weighed.reaches or weighed.stands_out else "rest"
-    return found if weighed.inside is None else min(found, weighed.inside, key=ATTENTIONS.index)
+    return "look" if marks or weighed.opaque or weighed.reaches or weighed.stands_out else "rest"

@@ -8,7 +8,7 @@ counts as added also where it was only moved: what it does there is new. Source:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from threegate.core.file_diff import DiffLine, Mark, TextChange
@@ -22,11 +22,10 @@ CODE: Final = "runs text or data as code"
 DECODES: Final = "decodes text"
 ENCODED: Final = "has encoded text"
 HOST: Final = "names a host that the old text does not have"
-INSTALL: Final = "runs when the package is installed"
 SKIPS: Final = "skips a test"
 UNCHECKED: Final = "a check of a test is gone"
 TEST: Final = "is a test that changes"
-ORDER: Final = (PROCESS, SHELL, NETWORK, CODE, DECODES, ENCODED, HOST, INSTALL, SKIPS)
+ORDER: Final = (PROCESS, SHELL, NETWORK, CODE, DECODES, ENCODED, HOST, SKIPS)
 """What a line can be marked with, in the order in which it is said."""
 
 _NAMES: Final[tuple[tuple[str, str], ...]] = (
@@ -133,11 +132,6 @@ _PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
         "base64 xxd openssl uudecode",
         r"""\bbase64\s+(?:-d|-D|--decode)\b|\bxxd\s+-r|\bopenssl\s+(?:enc|base64)\s|\buudecode\s""",
     ),
-    (
-        INSTALL,
-        "preinstall install postinstall prepare prepublish cmd",
-        r"""^\s*["'](?:(?:pre|post)?install|prepare|prepublish|(?:pre|post)-(?:install|update|autoload-dump)-cmd)["']\s*:""",
-    ),
     (DECODES, "Buffer", r"""\bBuffer\.from\s*\([^)]*,\s*["'](?:base64|hex)"""),
     (SKIPS, "Ignore Disabled ignore", r"""@(?:Ignore|Disabled)\b|#\[ignore\b"""),
 )
@@ -175,11 +169,7 @@ _LAST: Final = re.compile(r"\w{1,40}$")
 _REACH: Final = 60
 """Characters before a name that are looked at."""
 _CALLED: Final = re.compile(r"\s{0,8}\(\s{0,8}[^\s)]")
-_DEFINED: Final = re.compile(r"(?:\b(?:def|function|func|fn|sub|fun|int|static)\s{1,8}\*?|\.\s{0,8})$")
-_OF_NO_VALUE: Final = re.compile(r"\bvoid\s{1,8}\*?$")
-"""In JavaScript a call whose value is not used, elsewhere a definition."""
-_SCRIPTED: Final = frozenset(("fetch", "spawn", "eval", "Function"))
-"""Names of calls in JavaScript."""
+_DEFINED: Final = re.compile(r"(?:\b(?:def|function|func|fn|sub|fun|void|int|static)\s{1,8}\*?|\.\s{0,8})$")
 _COMMENTS: Final = {
     "#": frozenset("py pyi rb sh bash yml yaml toml pl r ex exs jl nim".split()),
     "//": frozenset("js mjs cjs jsx ts mts cts tsx go rs java kt c h cc cpp hpp cs swift scala dart".split()),
@@ -221,7 +211,10 @@ def is_test(path: str) -> bool:
 
 def marks_of(path: str, text: TextChange, *, runs: bool = False) -> Iterator[Mark]:
     """The marks of a file's lines, in their order. `runs` is whether it runs by itself, whatever its name says."""
-    quiet, test = _quiet(path, runs=runs), is_test(path)
+    name = collision_key(path)
+    comment = next((f"{sign} " for sign, endings in _COMMENTS.items() if ending_of(name) in endings), "")
+    prose = _LOCK.fullmatch(name) is not None or (not runs and kind_of(name) == "inert")
+    test = is_test(path)
     if test and text.removed:
         yield Mark(0, TEST)
     known: frozenset[str] | None = None
@@ -234,25 +227,11 @@ def marks_of(path: str, text: TextChange, *, runs: bool = False) -> Iterator[Mar
         for number, whole in enumerate(added, piece.new_start + 1):
             spans = DiffLine("+", 0, number, whole, changed=text.new_changed.get(number - 1, ())).shown()
             line = "\n".join(whole[start:end] for start, end in spans)  # of a long one what is on the screen
-            found = set(_looks(line, quiet(line)))
+            found = set(_looks(line, prose or (bool(comment) and line.lstrip().startswith(comment))))
             if named := _hosts(line):
                 known = _hosts("\n".join(text.old)) if known is None else known
                 found |= {HOST} if named - known else set()
             yield from (Mark(number, what) for what in ORDER if what in found)
-
-
-def does(path: str, lines: Iterable[str], *, runs: bool = False) -> frozenset[str]:
-    """What the lines of a file do, without the hosts that they name."""
-    quiet = _quiet(path, runs=runs)
-    return frozenset(what for line in lines for what in _looks(line, quiet(line)))
-
-
-def _quiet(path: str, *, runs: bool) -> Callable[[str], bool]:
-    """Which lines of a file are a comment or prose."""
-    name = collision_key(path)
-    comment = next((f"{sign} " for sign, endings in _COMMENTS.items() if ending_of(name) in endings), "")
-    prose = _LOCK.fullmatch(name) is not None or (not runs and kind_of(name) == "inert")
-    return lambda line: prose or (bool(comment) and line.lstrip().startswith(comment))
 
 
 def _looks(line: str, quiet: bool) -> Iterator[str]:
@@ -282,10 +261,7 @@ def _means(line: str, start: int, end: int, before: str, call: bool) -> bool:
             return False
         found = _LAST.search(joined.rstrip(".:>-?").rstrip())
         return found is not None and found[0] == before
-    if not call:
-        return True
-    defined = _DEFINED.search(head) or (line[start:end] not in _SCRIPTED and _OF_NO_VALUE.search(head))
-    return _CALLED.match(line, end) is not None and not defined
+    return not call or (_CALLED.match(line, end) is not None and _DEFINED.search(head) is None)
 
 
 def _encoded(run: str, line: str) -> bool:

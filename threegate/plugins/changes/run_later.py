@@ -19,11 +19,9 @@ from threegate.core import limits
 from threegate.plugins.changes.file_kinds import SETTINGS, ending_of, kind_of
 from threegate.plugins.changes.project_paths import collision_key
 
-AGENTS: Final = "an agent obeys it"
-BINARIES: Final = "code that is not text: programs load it, and nobody reads it here"
 _TABLE: Final[tuple[tuple[str, str], ...]] = (
     (
-        BINARIES,
+        "code that is not text: programs load it, and nobody reads it here",
         """**/__pycache__/** **/*.pyc **/*.pyo **/*.so **/*.so.* **/*.dll **/*.dylib **/*.exe **/*.class **/*.jar
         **/*.war **/*.ear **/*.wasm **/*.node **/*.o **/*.a **/*.lib **/*.elc **/*.beam **/*.luac **/*.rdata
         **/*.rds **/*.pkl **/*.pickle **/*.joblib **/*.pt **/*.ckpt **/*.whl **/*.egg **/*.egg-info/** **/*.deb
@@ -138,7 +136,7 @@ _TABLE: Final[tuple[tuple[str, str], ...]] = (
         **/*.ipr **/tasks.vs.json **/launch.vs.json **/autorun.inf **/desktop.ini **/.tmux.conf **/init.vim""",
     ),
     (
-        AGENTS,
+        "an agent obeys it",
         """**/agents.md **/agent.md **/agents.*.md **/claude.md **/claude.*.md **/gemini.md **/qwen.md **/codex.md
         **/copilot.md **/crush.md **/warp.md **/jules.md **/iflow.md **/grok.md **/conventions.md **/replit.md
         **/.mcp.json **/mcp*.json **/.claude/** **/.codex/** **/.gemini/** **/.qwen/** **/.opencode/**
