@@ -671,7 +671,7 @@ LISTED_CHANGE_BYTES: Final = 2 * MIB
 """Of an input that a list looks through, and of the old files that a change set in it replaces, together."""
 LISTED_ADDED_CHARS: Final = 256 * KIB
 """Of a change set's added lines a list looks through so many; a larger one comes first."""
-LISTED_INPUTS_SECONDS: Final = 2.0
+LISTED_INPUTS_SECONDS: Final = 3.0
 """A list looks through inputs so long in LISTED_INPUTS_AGAIN_SECONDS; drafts that are left come first until then."""
 LISTED_INPUTS_AGAIN_SECONDS: Final = 10.0
 VOID_SHOWN_SECONDS: Final = 24 * 3600
