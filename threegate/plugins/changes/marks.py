@@ -22,10 +22,11 @@ CODE: Final = "runs text or data as code"
 DECODES: Final = "decodes text"
 ENCODED: Final = "has encoded text"
 HOST: Final = "names a host that the old text does not have"
+INSTALL: Final = "runs when the package is installed"
 SKIPS: Final = "skips a test"
 UNCHECKED: Final = "a check of a test is gone"
 TEST: Final = "is a test that changes"
-ORDER: Final = (PROCESS, SHELL, NETWORK, CODE, DECODES, ENCODED, HOST, SKIPS)
+ORDER: Final = (PROCESS, SHELL, NETWORK, CODE, DECODES, ENCODED, HOST, INSTALL, SKIPS)
 """What a line can be marked with, in the order in which it is said."""
 
 _NAMES: Final[tuple[tuple[str, str], ...]] = (
@@ -133,6 +134,11 @@ _PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
         r"""\bbase64\s+(?:-d|-D|--decode)\b|\bxxd\s+-r|\bopenssl\s+(?:enc|base64)\s|\buudecode\s""",
     ),
     (DECODES, "Buffer", r"""\bBuffer\.from\s*\([^)]*,\s*["'](?:base64|hex)"""),
+    (
+        INSTALL,
+        "preinstall install postinstall prepare prepublish cmd",
+        r"""^\s*["'](?:(?:pre|post)?install|prepare|prepublish|(?:pre|post)-(?:install|update)-cmd)["']\s*:""",
+    ),
     (SKIPS, "Ignore Disabled ignore", r"""@(?:Ignore|Disabled)\b|#\[ignore\b"""),
 )
 """What is found, names of which one must be in the line, and what the line looks like."""
