@@ -174,3 +174,12 @@ TESTS = {"tests/test_a.py": "def test_a():\n    assert a() == 1\n"}
 def test_the_class_of_a_change_set(tmp_path: Path, before: Spec, after: Spec, attention: str) -> None:
     found = seen_change(tmp_path, "it", before, after)
     assert found is not None and found.attention == attention, found
+
+
+def test_a_test_that_is_skipped_while_source_changes_comes_first(bench: Bench, tmp_path: Path) -> None:
+    before = {"src/a.py": "x = 1\n", "tests/test_a.py": "def test_a():\n    assert x == 1\n"}
+    skipped = {"tests/test_a.py": "@pytest.mark.skip\ndef test_a():\n    assert x == 1\n"}
+    agent_draft(bench, tmp_path, before, {**before, **skipped})
+    assert classes(bench) == ["look"], "its requester is new here, and that is all"
+    agent_draft(bench, tmp_path, before, {**skipped, "src/a.py": "x = 2\n"})
+    assert sorted(classes(bench)) == ["look", "look first"]

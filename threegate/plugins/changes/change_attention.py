@@ -28,6 +28,7 @@ from threegate.plugins.changes.marks import (
     NETWORK,
     PROCESS,
     SHELL,
+    SKIPS,
     UNCHECKED,
     is_test,
     marks_of,
@@ -78,9 +79,9 @@ def why_first(looked: Sequence[Looked]) -> Iterator[str]:
     tests = [one.item.row for one in looked if is_test(one.item.row.path)]
     if any(row.change == "delete" for row in tests) and not any(row.change == "add" for row in tests):
         yield "a test is deleted, and no other comes"
-    unchecked = any(mark.what == UNCHECKED for one in looked for mark in one.marks)
+    unchecked = any(mark.what in (UNCHECKED, SKIPS) for one in looked for mark in one.marks)
     if unchecked and any(one.item.source and not is_test(one.item.row.path) for one in looked):
-        yield "a test loses a check, and source changes"
+        yield "a test loses a check or is skipped, and source changes"
 
 
 def _why_first(one: Looked) -> Iterator[str]:
