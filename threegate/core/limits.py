@@ -348,6 +348,10 @@ PASSKEY_VERIFIED_SECONDS: Final = 300
 """How long after a passkey confirmed who uses it a draft may be refused, or changes asked for, without a signature."""
 PASSKEY_UNSIGNED_ACTS: Final = 50
 """Refusals and requests for changes of one login, those that failed included."""
+DRAFT_LINK_BYTES: Final = 1 * KIB
+"""What is stored about a link in a notice."""
+DRAFT_LINK_MISS_SECONDS: Final = 0.1
+"""How long the answer to a link that leads nowhere takes: longer than any look-up, so its time tells nothing."""
 PAGE_CERTIFICATE_DAYS: Final = 800
 """A certificate of `serve passkeys --make-ca`; browsers take at most 825 days."""
 

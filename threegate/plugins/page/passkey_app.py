@@ -7,11 +7,12 @@ minutes after the passkey confirmed who uses it, ending a draft that the page sh
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -36,6 +37,7 @@ from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.plugins.page.access import Challenges, Sessions, set_cookie
 from threegate.plugins.page.app import Guard, look_routes, message, not_logged_in, routed
+from threegate.plugins.page.draft_links import linked_draft
 from threegate.plugins.page.page_login import enrolling, leave_passkey
 from threegate.plugins.page.page_templates import render
 from threegate.plugins.page.passkeys import read_made_passkey
@@ -49,6 +51,11 @@ from threegate.review.reviewed_draft import Draft, ReviewedDraft, open_reviewed_
 from threegate.review.status import RequestEntry, is_draft_folder
 
 _ASSERTION = {"credential", "authenticator_data", "client_data", "signature"}
+_NOWHERE: Final = (
+    "This link leads nowhere",
+    "Its draft may have been decided, changed or expired, or a later notice has a newer link.",
+)
+"""The same for every link that does not lead to a waiting draft: title and text."""
 _LOGIN_TYPE = "threegate-login/1"
 _YES_TYPE = "threegate-yes/1"
 
@@ -130,6 +137,8 @@ class _PasskeyPage:
             [
                 Route("/", self._show_login, methods=["GET"]),
                 Route("/login", self._answer(self._log_in), methods=["POST"]),
+                Route("/draft/{handle}", self._show_linked_login, methods=["GET"]),
+                Route("/draft/{handle}", self._answer(self._log_in_to_draft), methods=["POST"]),
                 Route("/enrol/{code}", self._show_enrolment, methods=["GET"]),
                 Route("/enrol/{code}", self._answer(self._enrol), methods=["POST"]),
                 Route("/{view}/approve/{folder}/{key}", self._answer(self._approve), methods=["POST"]),
@@ -167,15 +176,48 @@ class _PasskeyPage:
         return answer
 
     async def _show_login(self, _request: Request) -> Response:
+        return self._login_page("/page/login")
+
+    async def _show_linked_login(self, request: Request) -> Response:
+        """The login of a link in a notice. It is looked up and not changed: mail scanners open it first."""
+        began = time.monotonic()
+        try:
+            found = await run_in_threadpool(self._linked, request)
+        except (ThreeGateError, OSError):
+            found = None
+        if found is not None:
+            return self._login_page("")
+        await asyncio.sleep(max(0.0, began + limits.DRAFT_LINK_MISS_SECONDS - time.monotonic()))
+        return message(404, *_NOWHERE, login="/page/")
+
+    def _linked(self, request: Request) -> RequestEntry | None:
+        """Raises InvalidInput, OSError."""
+        return linked_draft(self._workspace, self._workspace.load_settings(), request.path_params["handle"])
+
+    def _login_page(self, to: str) -> Response:
+        """The login, which is sent to `to`; to the page's own address if that is empty."""
         host, _ = parse_origin(self._origin)
+        form = self._login_form()
         return Response(
-            render("passkey_login.html", origin=self._origin, rp=host, **self._login_form()), media_type="text/html"
+            render("passkey_login.html", origin=self._origin, rp=host, to=to, **form), media_type="text/html"
         )
 
     def _log_in(self, _request: Request, data: bytes) -> Response:
-        entry, credential, verified = self._confirmed(data)
+        return self._begin(*self._confirmed(data), "")
+
+    def _log_in_to_draft(self, request: Request, data: bytes) -> Response:
+        """The login of a link, which then opens its draft. Who has no passkey here learns nothing about the link."""
+        confirmed = self._confirmed(data)
+        if (entry := self._linked(request)) is None:
+            raise Missing(". ".join(_NOWHERE))
+        return self._begin(*confirmed, f"request/{entry.folder}/{entry.key}")
+
+    def _begin(self, entry: Operator, credential: str, verified: float, part: str) -> Response:
+        """Begin a session; its browser opens this page of it."""
         view, cookie = self.sessions.begin(f"{credential} {entry.name}", verified)
-        return JSONResponse({"to": f"/page/{view}/"}, headers={"Set-Cookie": f"{set_cookie(view, cookie)}; Secure"})
+        return JSONResponse(
+            {"to": f"/page/{view}/{part}"}, headers={"Set-Cookie": f"{set_cookie(view, cookie)}; Secure"}
+        )
 
     async def _ask_to_verify(self, request: Request) -> Response:
         if not self.sessions.holds(request.path_params["view"], request.headers.getlist("cookie")):
