@@ -124,7 +124,9 @@ def change_screens(sizes: Sequence[tuple[int, int]] = CHANGE_SIZES) -> dict[Path
                 terminal.type("\r")
                 terminal.wait("FILES +")
                 terminal.page_to_the_end()  # so that it does not depend on what was on the screen between two keys
-                terminal.type("\x1b[Hnnn")
+                terminal.type("\x1b[H")
+                terminal.wait("short: 1-")
+                terminal.type("nnn")
                 terminal.wait("file 3 of ")
                 terminal.settle()
                 if _KEYWORD in {cell.fg for row in terminal.screen.buffer.values() for cell in row.values()}:
