@@ -90,6 +90,9 @@ def test_colours_come_and_change_no_character(slow_to_lex: Branching, size: tupl
         plain = list(map(str, lines.lines))
         await until(pilot, lambda: "keyword" in coloured(lines))
         found = coloured(lines)
+        drawn = [segment for row in range(lines.size.height) for segment in lines.render_line(row)]
+        for style in (segment.style for segment in drawn):
+            assert style is not None and style.color is not None and style.bgcolor is not None
         assert "import" in found["keyword"] and "# \\x1b[2J\\u202e" in found["comment"]
         await pilot.press("n", "n")
         await pilot.pause()
@@ -184,7 +187,7 @@ def _words() -> list[Segment]:
 
 def test_each_colour_can_be_read_on_what_is_behind_it() -> None:
     """A contrast of 4.5 at least; where the terminal has few colours, never the colour of what is behind."""
-    behind = Style.parse("#e0e0e0 on #121212")  # of the application
+    behind = Style.parse("#e0e0e0 on #121212")  # of the application, whatever the terminal has
     for segment in _words():
         style = behind + (segment.style or behind)
         assert style.color is not None and style.bgcolor is not None and not style.dim

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import select
-import struct
 import subprocess
 import sys
-import termios
-import time
 from pathlib import Path
 
-import pyte
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_terminal import terminal_environment
 from tests.conftest import slow
+from tests.plugins.tui.pseudo_terminal import PseudoTerminal
 from threegate.review.countersign import verify_approval
 
 
@@ -27,65 +20,12 @@ def bench(tmp_path: Path) -> Bench:
     return make_bench(tmp_path)
 
 
-class Terminal:
-    """A command on a terminal, and what is on its screen."""
+class Terminal(PseudoTerminal):
+    """A command of ThreeGate on a terminal."""
 
     def __init__(self, bench: Bench, *arguments: str, size: tuple[int, int] = (80, 24), **environment: str) -> None:
-        self._parent, child = pty.openpty()
-        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-        self._process = subprocess.Popen(
-            ["setsid", "-c", "-w", sys.executable, "-m", "threegate", "-w", str(bench.workspace.root), *arguments],
-            stdin=child, stdout=child, stderr=child, close_fds=True, env=terminal_environment(**environment),
-        )  # fmt: skip
-        os.close(child)
-        self._screen = pyte.Screen(*size)
-        self._stream = pyte.ByteStream(self._screen)
-        self.wrote = b""
-
-    def text(self) -> str:
-        return "\n".join(line.rstrip() for line in self._screen.display)
-
-    def wait(self, words: str, seconds: float = 90) -> None:
-        """Read on until the screen shows these words."""
-        end = time.monotonic() + seconds
-        while words not in self.text():
-            ready, _, _ = select.select([self._parent], [], [], max(0, end - time.monotonic()))
-            assert ready, f"{words!r} never came:\n{self.text()}"
-            try:
-                self._read()
-            except OSError:
-                pytest.fail(f"it ended before {words!r}:\n{self.text()}")
-
-    def type(self, keys: str) -> None:
-        os.write(self._parent, keys.encode())
-
-    def press_until(self, words: str, key: str) -> None:
-        """Press a key each half a second: a page passed over in a hurry was not seen, and a key that follows another
-        one too soon decides nothing.
-        """
-        while words not in self.text():
-            self.type(key)
-            end = time.monotonic() + 0.5
-            while select.select([self._parent], [], [], max(0, end - time.monotonic()))[0]:
-                self._read()
-
-    def _read(self) -> None:
-        chunk = os.read(self._parent, 65536)
-        self.wrote += chunk
-        self._stream.feed(chunk)
-
-    def end(self) -> int:
-        while True:
-            try:
-                chunk = os.read(self._parent, 65536)
-            except OSError:
-                break
-            if not chunk:
-                break
-            self.wrote += chunk
-            self._stream.feed(chunk)
-        os.close(self._parent)
-        return self._process.wait(30)
+        words = [sys.executable, "-m", "threegate", "-w", str(bench.workspace.root), *arguments]
+        super().__init__(words, size, terminal_environment(**environment))
 
 
 @pytest.mark.slow

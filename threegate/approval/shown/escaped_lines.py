@@ -419,7 +419,7 @@ def colours_of(process: LexerProcess, rows: Sequence[CodeLine]) -> list[list[Col
         parts += (end, rows[at][rows[at].start :])
         starts.append(size + len(end))
         size = starts[-1] + len(parts[-1])
-    found = process.colours(rows[0].lexer, "".join(parts))
+    found = process.colours(rows[0].lexer, "".join((*parts, "\n")))  # some lexers know a comment by its line end
     if found is None:
         return []
     made: list[list[Coloured]] = [[] for _ in rows]

@@ -189,8 +189,10 @@ class Lines(ScrollView, can_focus=True):
         number = top + y
         width = self.size.width
         if number >= len(self.lines):
-            return Strip.blank(width, _PLAIN)
-        return Strip(segments_of(self.lines[number], here=number == self._goal)).crop_extend(left, left + width, _PLAIN)
+            return Strip.blank(width, self.rich_style)
+        strip = Strip(segments_of(self.lines[number], here=number == self._goal))
+        # On the application's own background: what is behind a colour does not depend on the terminal.
+        return strip.crop_extend(left, left + width, _PLAIN).apply_style(self.rich_style)
 
 
 def segments_of(line: str, *, here: bool = False) -> list[Segment]:
