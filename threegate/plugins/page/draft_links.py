@@ -24,6 +24,7 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.plugins.page.section import NotifySettings
 from threegate.request.model import Request
+from threegate.review.draft_sources import place_of, placed_at
 from threegate.review.reviewed_draft import read_draft
 from threegate.review.status import RequestEntry, folder_place, is_draft_folder
 from threegate.trail.index import KnownRun
@@ -61,7 +62,7 @@ class DraftLinks:
         """End the links to drafts that are gone; without `keep` all links. Raises OSError."""
         made = self._known()
         for draft, place in list(made.items()):
-            if not (keep and any(os.path.lexists(path) for _, path in _paths(self._workspace, *draft))):
+            if not (keep and any(_is_there(self._workspace, path) for _, path in _paths(self._workspace, *draft))):
                 place.unlink(missing_ok=True)
                 del made[draft]
 
@@ -88,11 +89,11 @@ def linked_draft(workspace: Workspace, settings: Settings, handle: str) -> Reque
     for folder, path in _paths(workspace, record["folder"], record["file"]):
         try:
             draft = read_draft(workspace, path)
-            entry = RequestEntry.of(folder, path)
+            entry = RequestEntry.of(folder, path, place_of(workspace, path).lstat())
         except (InvalidInput, OSError):
             continue
         expired = ttl and draft.expires_utc(ttl) <= datetime.now(UTC)
-        if draft.placed is None and not expired and sha256_hex(draft.data) == record["draft_sha256"]:
+        if not expired and sha256_hex(draft.data) == record["draft_sha256"]:
             return entry
     return None
 
@@ -100,6 +101,10 @@ def linked_draft(workspace: Workspace, settings: Settings, handle: str) -> Reque
 def _paths(workspace: Workspace, folder: str, file: str) -> list[tuple[str, Path]]:
     """Where a draft of this requester may be: a proposal's draft is not in the folder of who proposed it."""
     return [(name, folder_place(workspace, name) / file) for name in (folder, "drafts")]
+
+
+def _is_there(workspace: Workspace, path: Path) -> bool:
+    return os.path.lexists(path) or placed_at(workspace, path) is not None
 
 
 def _place(workspace: Workspace, handle: str) -> Path:

@@ -10,12 +10,14 @@ import pytest
 from tests.acts.bench_workspace import Bench
 from tests.plugins.changes.applying import picture
 from tests.plugins.drills.project_drills import outcomes, placed_change, with_project
+from tests.plugins.page.adversarial.test_links_in_notices import TAPPED, link_to, log_in
 from tests.plugins.page.passkey_client import PasskeyClient, data_of, enrol, statement_of
 from threegate.approval.passkey import challenge_of, encode_base64url
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL
 from threegate.approval.statement import Statement
 from threegate.plugins.drills.placed_drill import Drill, drills_folder
 from threegate.plugins.page.commands import commands
+from threegate.plugins.page.draft_links import DraftLinks
 from threegate.review.overview import entries
 from threegate.review.request_view import view_request
 from threegate.trail.trail import Trail
@@ -134,3 +136,17 @@ def test_the_commands_of_the_page_that_shows_it_say_nothing(bench: Bench, drill:
     (entry,) = entries(bench.workspace, "drafts")
     said = [str(item.line) for item in commands(bench.workspace, entry, view_request(bench.context, entry))]
     assert said and not [text for text in said if "drill" in text.replace(str(bench.workspace.root), "").casefold()]
+
+
+def test_a_link_in_a_notice_leads_to_it_as_to_any(bench: Bench, drill: Drill, client: PasskeyClient) -> None:
+    """One that led nowhere would give it away."""
+    bench.settings(notify__link=True)
+    (entry,) = entries(bench.workspace, "drafts")
+    link = link_to(bench, entry.path)
+    DraftLinks(bench.workspace).end_old(keep=True)
+    to = log_in(client, link).json()["to"]
+    assert drill.path in client.ask(to).text
+    assert "caught" in ended(client, data_of(client.ask(to).text), drill, act="refuse")
+    assert client.ask(link, headers=TAPPED).status_code == 404
+    DraftLinks(bench.workspace).end_old(keep=True)
+    assert list(bench.workspace.control.glob("draft-link-*")) == []
