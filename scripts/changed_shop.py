@@ -71,8 +71,8 @@ _BEFORE: Final = {
     "shop/prices.py": _PRICES,
     "shop/upload.sh": "#!/bin/sh\n# Nothing to do yet.\n",
     "tests/test_orders.py": _TESTS,
-    "docs/prices.md": "# Prices\n\nAll prices are in cents.\n",
-    "docs/old.md": "# Before 2024\n\nPrices were in a spreadsheet.\n",
+    "notes/prices.md": "# Prices\n\nAll prices are in cents.\n",
+    "notes/old.md": "# Before 2024\n\nPrices were in a spreadsheet.\n",
 }
 
 
@@ -114,10 +114,10 @@ def _edit(work: Path) -> None:
         ),
     )
     change(
-        "docs/prices.md",
+        "notes/prices.md",
         ("All prices are in cents.", "All prices are in cents.\nDelivery is 4.90, and free from 20 euros on."),
     )
-    (work / "docs/old.md").unlink()
+    (work / "notes/old.md").unlink()
 
 
 @contextmanager
