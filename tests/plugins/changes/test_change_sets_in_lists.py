@@ -18,7 +18,7 @@ from threegate.plugins.changes.change_attention import without_moved
 from threegate.review.asked import AskedReader
 from threegate.review.status import status_lines
 
-PAGE = ({"docs/a.md": "one\n"}, {"docs/a.md": "two\n"})
+PAGE = ({"notes/a.md": "one\n"}, {"notes/a.md": "two\n"})
 SOURCE = ({"src/a.py": "x = 1\n"}, {"src/a.py": "x = 2\n"})
 BAD = ({"src/a.py": "x = 1\n"}, {"src/a.py": "import subprocess\nsubprocess.run(x)\n"})
 
@@ -141,7 +141,7 @@ TESTS = {"tests/test_a.py": "def test_a():\n    assert a() == 1\n"}
     ("before", "after", "attention"),
     [
         (*PAGE, "rest"),
-        ({}, {"docs": None, "docs/a.md": "text\n"}, "rest"),
+        ({}, {"notes": None, "notes/a.md": "text\n"}, "rest"),
         ({}, {"assets/a.png": bytes(range(256))}, "look"),
         ({"a.md": "text\n"}, {}, "look"),
         ({"a.md": "see\n"}, {"a.md": "see https://one.evil.dev/\n"}, "look"),
