@@ -1,4 +1,4 @@
-"""Colours of code on a terminal. Lexers are work on foreign text, so a process of its own runs them, for one screen.
+"""Colours of code on a screen. Lexers are work on foreign text, so a process of its own runs them, for one screen.
 Who draws while they work asks from a thread, and another one may `stop` it.
 
 Invariant: colours change no character and hide none: the pieces that come back, joined, are the text that was given,

@@ -21,6 +21,7 @@ from threegate.approval.shown.escaped_lines import (
     diff_lines,
     fact,
     field,
+    goes_on,
     numbered,
     own,
     painted,
@@ -308,3 +309,10 @@ def test_the_lines_of_files_can_be_made_by_another() -> None:
     item = FileDiff("ADDED", "x", (Note("is empty"),))
     rows = render_sections([Section("CHANGE", (item,))], files=lambda diff, head: [f"{diff.path}: {len(head)}"])
     assert rows[2:] == ["x: 2"]
+
+
+def test_a_row_goes_on_with_the_same_line_of_code() -> None:
+    first, second, third = numbered("a" * 30 + "\nb", width=30)
+    assert (goes_on(first, second), goes_on(second, third), goes_on(first, "our words")) == (True, False, False)
+    removed, added = diff_lines(TextChange(("a",), ("b",), (Piece(0, 1, 0, 1),)))
+    assert not goes_on(removed, added) and goes_on(added, added)

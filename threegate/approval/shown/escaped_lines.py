@@ -258,6 +258,11 @@ def numbered(text: str, *, width: int = WIDTH, limit: int | None = None, first: 
     return clipped(lines, limit)
 
 
+def lexer_of(path: str) -> str:
+    """The name of the lexer for a file, by its ending; nothing where there is none."""
+    return _LEXERS.get(path.rpartition("/")[2].lower().rpartition(".")[2], "")
+
+
 def diff_lines(
     text: TextChange,
     *,
@@ -271,7 +276,7 @@ def diff_lines(
     for mark in marks:
         marked[mark.removed, mark.line] = (*marked.get((mark.removed, mark.line), ()), mark.what)
     size = len(str(max(len(text.old), len(text.new))))
-    lexer = _LEXERS.get(path.rpartition("/")[2].lower().rpartition(".")[2], "")
+    lexer = lexer_of(path)
     lines: list[str] = []
     for row in text.rows(context):
         if isinstance(row, Fold):
