@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.plugins.changes.planted_changes import SeenChange, figures, planted_changes, seen_change
-from threegate.plugins.changes.change_facts import text_change
+from threegate.plugins.changes.change_facts import file_change
 from threegate.plugins.changes.marks import marks_of
 from threegate.plugins.changes.run_later import why_runs_later
 from threegate.request.backend import ATTENTIONS
@@ -75,7 +75,7 @@ def show(commit: str, before: dict[str, Any], after: dict[str, Any], what: str) 
     for path in sorted({*before, *after}):
         old, new = ((there.get(path, b"")) for there in (before, after))
         old, new = (data if isinstance(data, bytes) else os.fsencode(data[1]) for data in (old, new))
-        text = None if b"\0" in old + new else text_change(old, new)
+        text = None if b"\0" in old + new else file_change(old, new)
         if text is None:
             continue
         runs = why_runs_later(path, executable=False, head=new[:64]) is not None

@@ -21,7 +21,7 @@ from threegate.approval.shown.escaped_lines import render_sections
 from threegate.core.canonical import sha256_hex
 from threegate.core.held_folder import hold_path
 from threegate.plugins.changes.change_draft import draft_change_set
-from threegate.plugins.changes.change_facts import text_change
+from threegate.plugins.changes.change_facts import file_change
 from threegate.plugins.changes.make import make_change_set
 from threegate.plugins.changes.marks import marks_of
 from threegate.plugins.changes.merge import MergedFile, MergedTree
@@ -126,7 +126,7 @@ def _is_marked(old: str, seen: str, plant: PlantedFile) -> bool:
     """Whether a line of the diff that is the planted one has a mark."""
     before, after = seen.split("\n"), plant.text.split("\n")
     number = next(at for at, line in enumerate(after, 1) if at > len(before) or line != before[at - 1])
-    text = text_change(old.encode(), plant.text.encode())
+    text = file_change(old.encode(), plant.text.encode())
     assert text is not None
     runs = why_runs_later(plant.path, executable=False, head=plant.text.encode()[:64]) is not None
     return any(not mark.removed and mark.line == number for mark in marks_of(plant.path, text, runs=runs))

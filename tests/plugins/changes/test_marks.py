@@ -8,7 +8,7 @@ import hashlib
 import pytest
 
 from threegate.core.file_diff import Mark
-from threegate.plugins.changes.change_facts import text_change
+from threegate.plugins.changes.change_facts import file_change
 from threegate.plugins.changes.marks import (
     CODE,
     DECODES,
@@ -143,7 +143,7 @@ ORDINARY = [
 
 
 def found(path: str, line: str, old: str = "see https://old.known.dev/\n") -> list[Mark]:
-    text = text_change(old.encode(), f"{old}{line}\n".encode())
+    text = file_change(old.encode(), f"{old}{line}\n".encode())
     assert text is not None
     return list(marks_of(path, text, runs=path.startswith(("Makefile", ".github", "package.json"))))
 
@@ -163,20 +163,20 @@ def test_what_a_line_had_before_is_not_marked_and_what_is_new_in_it_is() -> None
     """Only added lines have marks; a host that the old text names anywhere is not new."""
     old = "import os\nos.system(one)\nsee https://old.known.dev/\n"
     assert found("a.py", "x = 1", old) == []
-    text = text_change(old.encode(), old.replace("one", "two").encode())
+    text = file_change(old.encode(), old.replace("one", "two").encode())
     assert text is not None and list(marks_of("a.py", text)) == [Mark(2, PROCESS)]
 
 
 def test_a_test_that_changes_and_a_check_that_is_gone() -> None:
     old = b"def test_a():\n    assert one\n    assert two\n    x = 1\n"
-    changed = text_change(old, old.replace(b"one", b"other"))
+    changed = file_change(old, old.replace(b"one", b"other"))
     assert changed is not None
     assert list(marks_of("tests/test_a.py", changed)) == [Mark(0, TEST)], "one check replaces the other"
     assert list(marks_of("a.py", changed)) == []
-    weaker = text_change(old, old.replace(b"    assert two\n", b"    pass\n"))
+    weaker = file_change(old, old.replace(b"    assert two\n", b"    pass\n"))
     assert weaker is not None
     assert list(marks_of("tests/test_a.py", weaker)) == [Mark(0, TEST), Mark(3, UNCHECKED, removed=True)]
-    added = text_change(b"", old)
+    added = file_change(b"", old)
     assert added is not None and list(marks_of("tests/test_a.py", added)) == []
 
 
@@ -201,6 +201,6 @@ def test_of_a_long_line_what_is_shown_is_marked() -> None:
 
 
 def marks_in(path: str, old: str, new: str) -> list[Mark]:
-    text = text_change(old.encode(), new.encode())
+    text = file_change(old.encode(), new.encode())
     assert text is not None
     return list(marks_of(path, text))

@@ -166,8 +166,13 @@ def path_diff(
             old, why = _old_bytes(project, row.path, limits.CHANGE_SHOWN_BYTES if stays else left, deleted=not stays)
         except OSError as error:
             why = f"it cannot be read ({error.strerror or type(error).__name__})"
-    text = text_change(_decoded(old), _decoded(change.read(stream, row.path) if stays else b""))
+    text = file_change(old, change.read(stream, row.path) if stays else b"")
     return PathDiff(text, why, 0 if stays else len(old))
+
+
+def file_change(old: bytes, new: bytes) -> TextChange | None:
+    """How the bytes of a file become others; None if they are the same."""
+    return text_change(_decoded(old), _decoded(new))
 
 
 def _old_bytes(project: Tree, path: str, most: int, *, deleted: bool) -> tuple[bytes, str]:
