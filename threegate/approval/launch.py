@@ -28,18 +28,7 @@ from threegate.approval.signature import genuine
 from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError
 from threegate.approval.statement import SignedApproval, is_act
-from threegate.approval.way import (
-    POLICY_PARTS,
-    WAYS,
-    Given,
-    Way,
-    by_hand,
-    changed_since,
-    early,
-    passed,
-    refuse_unjudged,
-    tried,
-)
+from threegate.approval.way import WAYS, Given, Way, by_hand, changed_since, early, passed, refuse_unjudged, tried
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.request.job import RISKS
@@ -288,7 +277,7 @@ def _statement_checks(facts: LaunchFacts, approval: SignedApproval) -> Iterator[
         (statement.request_sha256 != request.sha256, "request_changed", edited),
     )
     other = statement.policy_sha256 != facts.policy_sha256
-    since = changed_since(facts, facts.changed_policy() if other else (), POLICY_PARTS)
+    since = changed_since(facts, facts.changed_policy() if other else ())
     yield passed("policy", f"sha256 {facts.policy_sha256}", (other, "policy_changed", since))
     other = statement.job_sha256 != facts.job.digest
     code, words = facts.elsewhere or facts.job.action.why_other()

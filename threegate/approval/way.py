@@ -111,7 +111,9 @@ def refuse_unjudged(facts: LaunchFacts) -> None:
     )
 
 
-def changed_since(facts: LaunchFacts, changed: Sequence[str], unknown: str = "", when: str = "it was approved") -> str:
+def changed_since(
+    facts: LaunchFacts, changed: Sequence[str], unknown: str = POLICY_PARTS, when: str = "it was approved"
+) -> str:
     """One line: what changed since, `unknown` where nothing kept names it, and what to type."""
     what = ", ".join(changed) or unknown
     return f"{what} changed since {when}; draft it again: threegate draft --again {facts.request.request_id}"

@@ -245,7 +245,7 @@ def show(
     which: GrantId,
     json_: JsonFlag = False,
 ) -> None:
-    """Show everything a grant is bound to, and what of that changed since, so that it covers nothing.
+    """Show everything a grant is bound to, and what of that changed.
 
     Example: threegate grant show 3f9c
     """
