@@ -34,7 +34,7 @@ def page_of(workspace: Workspace) -> str:
 
 
 def words(page: str) -> str:
-    page = re.sub("</?b>", "", page)  # what changed within a line
+    page = re.sub('</?b>|(?s:<span class="code-[a-z]+">(.*?)</span>)', r"\1", page)  # what changed, and colours
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page[page.index("<main") : page.index("</main>")])).split())
 
 

@@ -81,8 +81,9 @@ def test_the_lines_of_a_large_file_are_those_of_the_change_that_was_opened(
     bench: Bench, client: PasskeyClient, tmp_path: Path
 ) -> None:
     """The page of a file is bound to its bytes: a draft that was exchanged meanwhile has none at that address."""
-    draft = agent_draft(bench, tmp_path, {"a.txt": "old\n"}, {"a.txt": MANY})
+    # The other one first: an approval of this one is then not from before the other was made.
     other = agent_draft(bench, tmp_path, {"a.txt": "old\n"}, {"a.txt": MANY.replace("line 7", "evil")})
+    draft = agent_draft(bench, tmp_path, {"a.txt": "old\n"}, {"a.txt": MANY})
     page, form = client.page(draft.name)
     assert "Not all of it is on this page" in page
     (address,) = set(re.findall(r'href="([^"?#]+/file/[^"?#]+)"', page))
