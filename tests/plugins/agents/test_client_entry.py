@@ -103,7 +103,7 @@ def test_a_link_stays_a_link_and_other_bytes_are_refused(tmp_path: Path) -> None
 def test_the_command_shows_asks_and_says_that_there_is_no_wall(user: Person) -> None:
     unasked = user.threegate("agent", "connect", "codex", "--write")
     assert unasked.returncode == 64 and "--yes to write it" in unasked.stderr
-    assert "+[mcp_servers.threegate]" in unasked.stdout and not (user.home / ".codex").exists()
+    assert "+ | [mcp_servers.threegate]" in unasked.stdout and not (user.home / ".codex").exists()
     done = user.threegate("agent", "connect", "codex", "--write", "--yes")
     assert done.returncode == 0 and "no jail here" in done.stderr
     assert str(user.workspace) in (user.home / ".codex" / "config.toml").read_text()

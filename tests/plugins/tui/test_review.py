@@ -471,9 +471,9 @@ def test_d_shows_what_differs_from_the_last_of_its_shape(bench: Bench) -> None:
         await open_first(pilot)
         await pilot.press("d")
         await until(pilot, lambda: isinstance(app.screen, TextScreen))
-        await until(pilot, lambda: "| -print(1)" in "\n".join(rows(app)))
+        await until(pilot, lambda: "- | print(1)" in "\n".join(rows(app)))
         shown = "\n".join(rows(app))
-        assert "| +print('[b]\u4e2d[/b]')" in shown and "-first.md" in shown
+        assert "+ | print('[b]\u4e2d[/b]')" in shown and "-first.md" in shown
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, RequestsScreen))
 

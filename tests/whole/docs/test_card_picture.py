@@ -38,7 +38,7 @@ def test_a_picture_of_a_change_is_what_a_terminal_shows_today() -> None:
     assert text_of(path.read_text("utf-8")) == text_of(svg), "write it again: python scripts/card_picture.py"
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_pictures_of_a_change_are_the_same_to_the_last_byte() -> None:
     """Nothing on them is of the day, of this machine or of the workspace; their text is today's at each size."""
     pytest.importorskip("textual", reason="the tui extra is not installed")
