@@ -712,7 +712,7 @@ HOSTS_COMPARED: Final = 1_000
 FEW_RUNS: Final = 3
 """A host that could be reached by fewer runs than this counts as new for the order of lists."""
 PAST_READ_SECONDS: Final = 1.0
-"""A list that is made again reads what ran before at most this often."""
+"""A list that is recreated reads what ran before at most this often."""
 COMPARED_REQUESTS: Final = 50
 """Newest approved requests among which the last one of the same shape is looked for."""
 WORKERS_FILE_BYTES: Final = 16 * MIB

@@ -112,7 +112,7 @@ def _place(workspace: Workspace, handle: str) -> Path:
 
 
 def _read(place: Path) -> dict[str, str] | None:
-    """What a link is about; None if there is no such file, or it is not one of ours."""
+    """The record of a link; None if there is none, or it has another form than ours."""
     try:
         data = durable.read_regular(place, max_bytes=limits.DRAFT_LINK_BYTES)
         value = canonical.loads_strict(data, max_bytes=limits.DRAFT_LINK_BYTES, max_depth=2)
