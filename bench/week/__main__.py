@@ -4,7 +4,8 @@
 
 The drafts come from `recipe.toml` and pass gate 1; grants and groups are decided by ThreeGate's own functions. What an
 operator reads is the short screen of each decision, as it is printed at 80 columns. Aims: 20 decisions, 10 minutes, no
-near miss covered.
+near miss covered. Besides, an agent's change sets are read, some with a planted line (`change_sets.py`); each is a
+decision of its own.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from bench.week.change_sets import ReadChange, change_sets
 from bench.week.week import SETTINGS, Decision, Draft, drafts_of, near_misses, read_recipe, replay
 from threegate.approval.shown.escaped_lines import render_sections
 from threegate.approval.shown.request_sections import Beside, request_sections, shown_request
@@ -82,6 +85,18 @@ def _screen(draft: Draft) -> list[Section]:
     return request_sections(view, Beside(card=card, inputs=shown, digests=(Fact("draft", draft.request.sha256),)))
 
 
+def _tell_changes(read: Sequence[ReadChange], recipe: Mapping[str, Any]) -> None:
+    """What the change sets add, which no grant and no group covers."""
+    total, planted = sum(one.words for one in read), [one for one in read if one.planted]
+    paths, covered = sum(one.paths for one in read), sum(one.covered for one in read)
+    print(
+        f"\nchange sets        {len(read):>8}{total:>7}{total / recipe['words_a_minute']:>9.1f}\n"
+        f"of {paths} paths; covered by a grant or a group: {covered}\n"
+        f"planted lines: {len(planted)}, with a mark: {sum(one.marked for one in planted)}; without: "
+        f"{', '.join(one.planted for one in planted if not one.marked) or 'none'}"
+    )
+
+
 def main() -> int:
     """Print the table; 1 when an aim is missed."""
     recipe = read_recipe()
@@ -108,6 +123,7 @@ def main() -> int:
     print(f"near misses covered by a grant or a group: {len(covered)} of {len(near)}")
     for miss in covered:
         print(f"  {miss.kind}: {miss.near}")
+    _tell_changes(change_sets(recipe), recipe)
     missed = len(done.decisions) > AIM_DECISIONS or minutes > AIM_MINUTES or bool(covered)
     return 1 if missed else 0
 

@@ -33,7 +33,7 @@ def test_diff_says_what_differs_in_meaning(bench: Bench, capfd: pytest.CaptureFi
     root = ["--workspace", str(bench.workspace.root)]
     assert run([*root, "show", str(first), "--against", str(second)]) == 0
     shown = capfd.readouterr().out
-    assert "| -print(sum" in shown and "| +print(2)" in shown
+    assert "  1   - | print(sum" in shown and "    1 + | print(2)" in shown
     assert run([*root, "show", str(first), "--against", str(first)]) == 0
     assert "no difference" in capfd.readouterr().out
     assert run([*root, "--json", "show", str(first), "--against", str(second)]) == 0

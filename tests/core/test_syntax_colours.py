@@ -6,14 +6,17 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support import children
-from threegate.core import lexer_process, limits
+from tests.support import children, wait_until
+from threegate.core import lexer_process, limits, syntax_colours
 from threegate.core.syntax_colours import STYLES, LexerProcess
 
 CODE = 'def add(a, b):  # two\n    return "x" + 1\n'
@@ -111,6 +114,34 @@ def test_a_process_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch)
     with LexerProcess(scripted("time.sleep(60)")) as process:
         assert process.colours("python", CODE) is None
     assert time.monotonic() - began < 59
+
+
+def test_another_thread_stops_it(patient: None) -> None:
+    """At once, whatever it does, also before the process is there."""
+    before = set(children(os.getpid()))
+    with LexerProcess(scripted("time.sleep(600)")) as process, ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(process.colours, "python", CODE)
+        wait_until(lambda: set(children(os.getpid())) - before, "the process is there")
+        process.stop()
+        assert asked.result(50) is None
+    with LexerProcess() as process:
+        process.stop()
+        assert process.colours("python", CODE) is None
+    assert set(children(os.getpid())) == before
+
+
+def test_it_is_stopped_while_it_starts(patient: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = set(children(os.getpid()))
+    with LexerProcess() as process:
+        started = subprocess.Popen
+
+        def stopped_meanwhile(*words: Any, **more: Any) -> Any:
+            process.stop()
+            return started(*words, **more)
+
+        monkeypatch.setattr(syntax_colours.subprocess, "Popen", stopped_meanwhile)
+        assert process.colours("python", CODE) is None
+        assert set(children(os.getpid())) == before
 
 
 def test_a_lexer_that_a_text_makes_slow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def test_some_of_them(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
         proven(as_files(place, some), "as files", capsys)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_all_of_them_as_files(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     with daemon(place):
         proven(as_files(place, requests()), "as files", capsys)

@@ -99,7 +99,7 @@ def commands_of(names: Iterable[str]) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("deleted", long_form(EACH, "plugins", "plugins/agents"))
+@pytest.mark.parametrize("deleted", long_form(EACH, "plugins"))
 def test_the_core_is_whole_without(deleted: str, tmp_path: Path) -> None:
     tree = tree_without(deleted, tmp_path)
     tree.init()

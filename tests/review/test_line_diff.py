@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from tests.conftest import few
 from threegate.core import limits
+from threegate.core.file_diff import Piece, TextChange
 from threegate.review import line_diff
-from threegate.review.line_diff import differing, unified
+from threegate.review.line_diff import differing
 
 LINES = st.lists(st.sampled_from("abcd"), max_size=30)
 
@@ -33,6 +34,11 @@ def turned(old: Sequence[str], new: Sequence[str]) -> tuple[list[str], int]:
         at = piece.old_end
         size += piece.old_end - piece.old_start + piece.new_end - piece.new_start
     return [*made, *old[at:]], size
+
+
+def on_screen(old: Sequence[str], new: Sequence[str]) -> int:
+    """The rows of the diff on a screen."""
+    return len(list(TextChange(tuple(old), tuple(new), tuple(differing(old, new))).rows()))
 
 
 def least(old: Sequence[str], new: Sequence[str]) -> int:
@@ -63,7 +69,7 @@ def test_it_turns_one_into_the_other_with_the_fewest_lines(old: list[str], new: 
     numbers = {line: number for number, line in enumerate("abcd")}
     pairs = list(line_diff._step_by_step([numbers[line] for line in old], [numbers[line] for line in new]))
     assert len(old) + len(new) - 2 * len(pairs) == least(old, new)
-    assert least(old, new) <= size <= len(list(unified(old, new)))
+    assert least(old, new) <= size <= on_screen(old, new)
     if len(old) <= 7:  # all of it is on the screen, so that only the lines that differ count
         assert size == least(old, new)
 
@@ -76,34 +82,19 @@ def test_whatever_the_bounds_are_it_turns_one_into_the_other(old: list[str], new
         assert turned(old, new)[0] == new
 
 
-@given(LINES, LINES)
-def test_git_applies_what_unified_gives_as_difflib_reads_it(old: list[str], new: list[str]) -> None:
-    """The heads count their lines, and the context is that of both texts."""
-    at = to = 0
-    for line in unified(old, new):
-        if line.startswith("@@"):
-            at, to = (int(part[1:].split(",")[0]) for part in line.split()[1:3])
-            counts = [int(part.split(",")[1]) if "," in part else 1 for part in line.split()[1:3]]
-            at, to = at + (not counts[0]), to + (not counts[1])
-        else:
-            assert line[0] == "+" or old[at - 1] == line[1:]
-            assert line[0] == "-" or new[to - 1] == line[1:]
-            at, to = at + (line[0] != "+"), to + (line[0] != "-")
-
-
 def test_equal_lines_gather_what_differs() -> None:
     """Of all smallest diffs the one with the fewest pieces: three equal lines that are gone are gone in one place."""
-    assert list(unified(["a"] * 40, ["a"] * 37, 0)) == ["@@ -38,3 +37,0 @@", "-a", "-a", "-a"]
+    assert differing(["a"] * 40, ["a"] * 37) == [Piece(37, 40, 37, 37)]
     old = "f {|a|}||g {|b|}||h {|c|}".split("|")
     new = "f {|a|}||n {|x|}||g {|b|}||h {|c|}".split("|")
-    assert list(unified(old, new, 0)) == ["@@ -4,0 +5,4 @@", "+n {", "+x", "+}", "+"]
+    assert differing(old, new) == [Piece(4, 4, 4, 8)]
 
 
-def test_without_context_and_at_the_ends() -> None:
-    assert list(unified([], [])) == list(unified(["a"], ["a"])) == []
-    assert list(unified([], ["a"])) == ["@@ -0,0 +1 @@", "+a"]
-    assert list(unified(["a"], [])) == ["@@ -1 +0,0 @@", "-a"]
-    assert list(unified(["a", "b"], ["c", "b"])) == ["@@ -1,2 +1,2 @@", "-a", "+c", " b"]
+def test_at_the_ends() -> None:
+    assert differing([], []) == differing(["a"], ["a"]) == []
+    assert differing([], ["a"]) == [Piece(0, 0, 0, 1)]
+    assert differing(["a"], []) == [Piece(0, 1, 0, 0)]
+    assert differing(["a", "b"], ["c", "b"]) == [Piece(0, 1, 0, 1)]
 
 
 def _rows(count: int) -> list[str]:
@@ -160,7 +151,7 @@ def test_never_more_than_a_fifth_longer_than_gits(
     new = list(old)
     edit(new, random.Random(4))
     assert turned(old, new)[0] == new
-    assert len(list(unified(old, new))) <= 1.2 * of_git(tmp_path, old, new)
+    assert on_screen(old, new) <= 1.2 * of_git(tmp_path, old, new)
 
 
 @pytest.mark.slow
@@ -172,7 +163,7 @@ def test_real_files_edited_in_many_ways(seed: int, tmp_path: Path) -> None:
     for edit in EDITS:
         new = list(old)
         edit(new, chance)
-        assert len(list(unified(old, new))) <= 1.2 * of_git(tmp_path, old, new), (seed, edit)
+        assert on_screen(old, new) <= 1.2 * of_git(tmp_path, old, new), (seed, edit)
 
 
 def test_texts_that_only_look_alike_by_chance(tmp_path: Path) -> None:
@@ -181,7 +172,7 @@ def test_texts_that_only_look_alike_by_chance(tmp_path: Path) -> None:
     old, new = ([chance.choice("ab") for _ in range(9_000)] for _ in range(2))
     made, size = turned(old, new)
     assert made == new and size < len(old)
-    assert len(list(unified(old, new))) <= 1.2 * of_git(tmp_path, old, new)
+    assert on_screen(old, new) <= 1.2 * of_git(tmp_path, old, new)
 
 
 def test_a_large_region_without_anchors_is_compared_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -274,10 +274,15 @@ def test_an_approval_keeps_what_its_request_uses(bench: Bench) -> None:
         ({"reaches": True, "gives": True}, ["url"], "look"),
         ({"reaches": True, "gives": True}, ["unknown"], "look first"),
         ({"reaches": True, "secrets": True}, ["requester"], "look first"),
+        ({"inside": "rest"}, [], "rest"),
+        ({"inside": "rest", "stands_out": True}, [], "look"),
+        ({"inside": "look"}, [], "look"),
+        ({"inside": "look first"}, [], "look first"),
+        ({"inside": "rest"}, ["look-alike"], "look first"),
     ],
 )
-def test_the_class_of_a_draft(facts: dict[str, bool], marks: list[MarkKind], found: str) -> None:
-    nothing = dict.fromkeys(("opaque", "reaches", "secrets", "gives", "stands_out"), False)
+def test_the_class_of_a_draft(facts: dict[str, Any], marks: list[MarkKind], found: str) -> None:
+    nothing: dict[str, Any] = dict.fromkeys(("opaque", "reaches", "secrets", "gives", "stands_out"), False)
     weighed = Weighed(Uses(requester="core", hosts=("a.example",)), **{**nothing, **facts})
     assert attention_of(weighed, marks) == found
 

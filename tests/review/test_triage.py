@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.acts.bench_workspace import make_bench
 from tests.review.planted import seen, table
-from threegate.review.attention import ATTENTIONS
+from threegate.request.backend import ATTENTIONS
 
 SENT_OUT = ("inputs go out to a new host", "a host that looks like one that ran")
 

@@ -101,6 +101,8 @@ class LaunchFacts:
     """The policy of a standing grant."""
     changed_policy: Callable[[], tuple[str, ...]] = tuple
     """What of the policy is not as it was when the request was approved, by name; empty if that is not known."""
+    changed_standing: Callable[[str], tuple[str, ...]] = lambda sha256: ()
+    """The same of the policy of a standing grant, which has this digest."""
     changed_text: Callable[[], tuple[str, ...]] = tuple
     """The settings because of which the request would be shown otherwise today than when it was approved; empty if
     that is not known.

@@ -9,7 +9,7 @@ file or a clock (verifying a signature may start ssh-keygen, in approval/signatu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
@@ -28,7 +28,7 @@ from threegate.approval.signature import genuine
 from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError
 from threegate.approval.statement import SignedApproval, is_act
-from threegate.approval.way import WAYS, Given, Way, by_hand, early, passed, refuse_unjudged, tried
+from threegate.approval.way import WAYS, Given, Way, by_hand, changed_since, early, passed, refuse_unjudged, tried
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.request.job import RISKS
@@ -277,18 +277,18 @@ def _statement_checks(facts: LaunchFacts, approval: SignedApproval) -> Iterator[
         (statement.request_sha256 != request.sha256, "request_changed", edited),
     )
     other = statement.policy_sha256 != facts.policy_sha256
-    since = _since(facts, facts.changed_policy() if other else (), "settings, contracts or versions")
+    since = changed_since(facts, facts.changed_policy() if other else ())
     yield passed("policy", f"sha256 {facts.policy_sha256}", (other, "policy_changed", since))
     other = statement.job_sha256 != facts.job.digest
     code, words = facts.elsewhere or facts.job.action.why_other()
     if other and facts.elsewhere is None and code == "job_changed" and (changed := facts.changed_text()):
-        words = _since(facts, changed)
+        words = changed_since(facts, changed)
     yield passed("job", f"sha256 {facts.job.digest}", (other, code, words))
     if facts.shown_sha256 is None:
         yield Check("shown text", True, "", "compared by the daemon")
     else:
         other = facts.shown_sha256() != statement.shown_sha256
-        unlike = _since(facts, facts.changed_text() if other else (), "what is shown of it")
+        unlike = changed_since(facts, facts.changed_text() if other else (), "what is shown of it")
         yield passed("shown text", f"sha256 {statement.shown_sha256}", (other, "shown_changed", unlike))
 
     began, ends = statement.approved_utc, statement.expires_utc
@@ -305,12 +305,6 @@ def _statement_checks(facts: LaunchFacts, approval: SignedApproval) -> Iterator[
             f"the approval ended at {until}; use: threegate draft --again {facts.request.request_id}",
         ),
     )
-
-
-def _since(facts: LaunchFacts, changed: Sequence[str], unknown: str = "") -> str:
-    """One line: what changed since it was approved, and what to type."""
-    what = ", ".join(changed) or unknown
-    return f"{what} changed since it was approved; draft it again: threegate draft --again {facts.request.request_id}"
 
 
 SIGNED: Final = Way(

@@ -11,7 +11,7 @@ no way judges, because its plugin is off or absent, approves nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -25,6 +25,8 @@ from threegate.core.plugins import Place
 
 NOT_JUDGED: Final = "approval_not_judged"
 """The code of a request that was approved by an act which no plugin that is on can judge."""
+POLICY_PARTS: Final = "settings, contracts or versions"
+"""What changed of a policy of which nothing was kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,14 @@ def refuse_unjudged(facts: LaunchFacts) -> None:
         f"threegate cancel {facts.request.request_id}, then threegate draft --again {facts.request.request_id}, and "
         "approve the new draft",
     )
+
+
+def changed_since(
+    facts: LaunchFacts, changed: Sequence[str], unknown: str = POLICY_PARTS, when: str = "it was approved"
+) -> str:
+    """One line: what changed since, `unknown` where nothing kept names it, and what to type."""
+    what = ", ".join(changed) or unknown
+    return f"{what} changed since {when}; draft it again: threegate draft --again {facts.request.request_id}"
 
 
 def by_hand(facts: LaunchFacts) -> Given:

@@ -26,6 +26,7 @@ from threegate.cli.invocation import (
     warn,
 )
 from threegate.cli.signing_options import KeyOption, NameOption, actor_here, decision_here
+from threegate.cli.signing_screens import reveal
 from threegate.core import limits
 from threegate.review.named_request import find_draft
 from threegate.review.reviewed_draft import read_draft
@@ -53,7 +54,14 @@ def request_changes(
     context = context_here()
     draft = read_draft(context.workspace, find_draft(context.workspace, which, trail=context.trail))
     remark = _remark(words, at)
-    said = change_words([remark], actor_here(context, name, key))
+    actor = actor_here(context, name, key)
+    said = change_words([remark], actor)
+    if (placed := draft.placed) is not None:
+        about = [remark.path] if remark.path else None
+        told = reveal(context, draft, placed, yes=False, actor=actor, paths=about, quiet=wants_json(json_))
+        if wants_json(json_):
+            emit_json(told)
+        return
     by = decision_here(context, REQUEST_CHANGES, request_changes_about(draft, said), name, key)
     done = ask_for(context, draft, words=said, by=by)
     if wants_json(json_):

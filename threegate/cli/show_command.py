@@ -194,10 +194,11 @@ def _say_card(shown: Shown) -> None:
         if shown.request_id and any(event["data"].get("shown_sha256") for event in shown.events):
             say(f"card      {threegate_here(workspace)} show {shown.request_id} --as-approved", copied=True)
         return
-    from threegate.review.request_view import view_request, view_sections  # late: it loads the gates
+    from threegate.review.draft_sources import place_of  # late: they load the gates
+    from threegate.review.request_view import view_request, view_sections
 
     try:
-        view = view_request(context_here(), RequestEntry.of(folder, path))
+        view = view_request(context_here(), RequestEntry.of(folder, path, place_of(workspace, path).lstat()))
     except TrailError:
         raise
     except (ThreeGateError, OSError) as error:  # a setting or contract that cannot be read hides nothing of the above

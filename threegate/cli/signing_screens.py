@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import typer
 
@@ -185,14 +185,15 @@ def reveal(
     *,
     yes: bool,
     actor: str,
+    paths: Collection[str] | None = None,
     reading: Reading | None = None,
     reason: str = "",
     quiet: bool = False,
 ) -> dict[str, object]:
     """End a draft that is never signed, on which an operator decided, and, unless `quiet`, print what it was; return
-    the same for `--json`.
+    the same for `--json`. `paths` as in `PlacedDraft.answer`.
     """
-    answer = placed.answer(context, draft.data, yes=yes, actor=actor, reading=reading, reason=reason)
+    answer = placed.answer(context, draft.data, yes=yes, actor=actor, paths=paths, reading=reading, reason=reason)
     if not quiet:
         say(answer.says)
         put([f"{answer.label}:", *quoted(answer.line, width=screen_width())])

@@ -348,6 +348,10 @@ PASSKEY_VERIFIED_SECONDS: Final = 300
 """How long after a passkey confirmed who uses it a draft may be refused, or changes asked for, without a signature."""
 PASSKEY_UNSIGNED_ACTS: Final = 50
 """Refusals and requests for changes of one login, those that failed included."""
+DRAFT_LINK_BYTES: Final = 1 * KIB
+"""What is stored about a link in a notice."""
+DRAFT_LINK_MISS_SECONDS: Final = 0.1
+"""How long the answer to a link that leads nowhere takes: longer than any look-up, so its time tells nothing."""
 PAGE_CERTIFICATE_DAYS: Final = 800
 """A certificate of `serve passkeys --make-ca`; browsers take at most 825 days."""
 
@@ -651,6 +655,14 @@ DRILLS_LOOK_SECONDS: Final = 10.0
 DRILL_PLAN_BYTES: Final = 64 * KIB
 DRILL_SOURCES: Final = 50
 """Newest finished requests that a drill is made from."""
+DRILL_RUNS: Final = 20
+"""Newest runs of agents on a project that a drill of a change set may seem to come from."""
+DRILL_PROJECT_NAMES: Final = 5_000
+"""Names of a project that are looked at for one."""
+DRILL_PROJECT_TEXTS: Final = 200
+"""Texts of a project that are read for one."""
+DRILL_TEXT_BYTES: Final = 64 * KIB
+"""A longer file of a project is not read for one."""
 PRACTICE_DECISIONS: Final = 10_000
 """Decisions whose seconds, and different reasons, that records of practice keep in memory."""
 PRACTICE_REASONS: Final = 20
@@ -667,6 +679,13 @@ HEALTH_WAIT_SECONDS: Final = 1.5
 """So long the first screen waits for them."""
 STATUS_ROWS_READ: Final = 2000
 """Request files that one list reads for what they ask; those beyond are listed by name and state."""
+LISTED_CHANGE_BYTES: Final = 2 * MIB
+"""Of an input that a list looks through, and of the old files that a change set in it replaces, together."""
+LISTED_ADDED_CHARS: Final = 256 * KIB
+"""Of a change set's added lines a list looks through so many; a larger one comes first."""
+LISTED_INPUTS_SECONDS: Final = 3.0
+"""A list looks through inputs so long in LISTED_INPUTS_AGAIN_SECONDS; drafts that are left come first until then."""
+LISTED_INPUTS_AGAIN_SECONDS: Final = 10.0
 VOID_SHOWN_SECONDS: Final = 24 * 3600
 """So long `threegate status` counts an approval that became void without being asked for what has ended."""
 LIVE_TAIL_BYTES: Final = 4 * KIB

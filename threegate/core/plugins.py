@@ -118,6 +118,7 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin(
         "drills",
         "now and then a draft that must not be approved, to practise reading",
+        uses=("changes",),  # makes change sets as agents propose them: with the same rules, in the same words
         folders=("drills",),
         offers={
             "settings.drills": "section:SECTION",

@@ -1,4 +1,5 @@
-"""Colours of code on a terminal. Lexers are work on foreign text, so a process of its own runs them, for one screen.
+"""Colours of code on a screen. Lexers are work on foreign text, so a process of its own runs them, for one screen.
+Who draws while they work asks from a thread, and another one may `stop` it.
 
 Invariant: colours change no character and hide none: the pieces that come back, joined, are the text that was given,
 or it stays plain. So it does if it is longer than COLOUR_TEXT_BYTES, if its colours take more than COLOUR_TEXT_SECONDS,
@@ -40,12 +41,20 @@ class LexerProcess:
     def __exit__(self, *_: object) -> None:
         self._end()
 
+    def stop(self) -> None:
+        """What is asked for, or will be, stays plain; from any thread, and at once."""
+        self._failed = True
+        if (child := self._child) is not None:
+            child.kill()
+
     def colours(self, lexer: str, text: str) -> list[tuple[str, str]] | None:
         """Style and text of each piece of a text, in order; None where it stays plain."""
         if self._failed or not text or len(text.encode()) > limits.COLOUR_TEXT_BYTES:
             return None
         try:
             child = self._child = self._child or self._start()
+            if self._failed:
+                raise OSError("it was stopped meanwhile")
             if lexer not in self._loaded:
                 _checked(self._asked(child, lexer, "", limits.COLOUR_START_SECONDS), "")
                 self._loaded.add(lexer)

@@ -43,6 +43,8 @@ class Policy:
     """The data whose SHA-256 is `digest`: RFC 8785 JSON."""
     contract_files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """The files that `contract_digests` names."""
+    standing_document: bytes = field(default=b"", repr=False)
+    """The data whose SHA-256 is `standing`, kept with each grant."""
 
     def kept(self) -> bytes:
         """The document, and the contracts that it names, in base64 by digest: canonical JSON, stored with
@@ -122,6 +124,7 @@ def make_policy(
         digests,
         document,
         contract_files,
+        standing,
     )
 
 

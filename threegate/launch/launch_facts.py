@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from threegate.approval.facts import LaunchFacts, PinnedFile
 from threegate.approval.shown.request_sections import changed_settings, requesters, shown_request, signed_text
@@ -24,6 +26,9 @@ from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import Approved
 from threegate.trail.payloads.payload import Owner
 from threegate.trail.trail import LockedTrail
+
+_NO_POLICY: Final = (ValueError, KeyError, TypeError, AttributeError)
+"""What reading a kept policy raises if it is not one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,7 @@ def facts_for_launch(
         shown_sha256=lambda: sha256_hex(shown()),
         standing_sha256=policy.standing,
         changed_policy=partial(_changed_policy, workspace, approved, policy),
+        changed_standing=partial(changed_standing, workspace, policy),
         changed_text=lambda: _changed_text(workspace, approved, shown()),
         elsewhere=elsewhere,
     )
@@ -103,10 +109,16 @@ def facts_for_launch(
 def _changed_policy(workspace: Workspace, approved: Approved | None, policy: Policy) -> tuple[str, ...]:
     """What of the policy changed since an approval, as far as what was kept with it can be read."""
     kept = _kept(workspace, approved.kept_policy_sha256 if approved else None)
-    try:
+    with suppress(*_NO_POLICY):
         return changed_parts(json.loads(kept)["policy"].encode(), policy.document)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return ()
+    return ()
+
+
+def changed_standing(workspace: Workspace, policy: Policy, sha256: str) -> tuple[str, ...]:
+    """What of the policy changed since a grant, which names the digest of its own; empty if that was not kept."""
+    with suppress(*_NO_POLICY):
+        return changed_parts(_kept(workspace, sha256), policy.standing_document)
+    return ()
 
 
 def _changed_text(workspace: Workspace, approved: Approved | None, today: bytes) -> tuple[str, ...]:
@@ -119,7 +131,7 @@ def _kept(workspace: Workspace, sha256: str | None) -> bytes:
     try:
         path = workspace.inputs / (sha256 or "-")
         data = durable.read_regular(path, max_bytes=limits.INPUT_FILE_BYTES)
-    except OSError:
+    except (OSError, ValueError):  # a grant may name any text as its policy
         return b""
     return data if sha256_hex(data) == sha256 else b""
 

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from threegate.request.problem import Problem
 
 Version = Literal["1", "2"]
+Attention = Literal["look first", "look", "rest"]
+"""How soon a person should look at a draft: the order of lists, and of nothing else."""
+ATTENTIONS: Final[tuple[Attention, ...]] = ("look first", "look", "rest")
+"""In the order of a list."""
 DEFAULT_BACKEND: Final = "ERA"
 
 
@@ -160,6 +164,14 @@ class Backend(ABC):
     def input_items(self, bound: Bound, inputs: Sequence[Opened]) -> Mapping[str, tuple[Item, ...]]:
         """What a screen shows of each input, by name; empty where their bytes are shown."""
         return {}
+
+    def attention(
+        self, workspace: Workspace, settings: Settings, request: Request, open_input: Callable[[InputFile], BinaryIO]
+    ) -> Attention | None:
+        """How soon a person should look at a draft for what is in its inputs; None where a list does not look into
+        them. `open_input` gives their verified bytes. May raise anything: then it comes first.
+        """
+        return None
 
     def problem(self, workspace: Workspace, index: Any, action: Action) -> tuple[str, str] | None:
         """What keeps a draft from running here, as rule and words; `index` is the locked trail's `TrailIndex`."""

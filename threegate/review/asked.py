@@ -6,24 +6,28 @@ read through an open descriptor, never by its path.
 
 from __future__ import annotations
 
+import io
 import os
+import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from threegate.core import durable, limits
-from threegate.core.errors import ThreeGateError
+from threegate.core.canonical import sha256_hex
+from threegate.core.errors import Refused, ThreeGateError
 from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.request.backend import BACKENDS
+from threegate.request.backend import BACKENDS, Attention
 from threegate.request.exposure import Exposure
-from threegate.review.attention import Attention, Weighed, weigh
+from threegate.review.attention import Weighed, weigh
 from threegate.review.draft_sources import place_of, placed_at
 
 if TYPE_CHECKING:
+    from threegate.request.model import InputFile, Request
     from threegate.review.group_shape import VaryingValue
     from threegate.review.novelty import PastReader
     from threegate.trail.trail import Trail
@@ -65,6 +69,10 @@ class AskedReader:
         self._past: PastReader | None = None
         self._settings: tuple[tuple[int, ...], Settings | None] = ((), None)
         self._kept: OrderedDict[Path, tuple[tuple[int, ...], Asked | None]] = OrderedDict()
+        self._looking: tuple[float, float] = (0.0, 0.0)
+        """Since when inputs are looked through, and for how many seconds that was done."""
+        self._late = False
+        """Whether no time was left for the inputs of the last draft that was read."""
 
     def read(self, path: Path, folder: str) -> Asked | None:
         """The facts of a file in `folder`; None if it is not a valid request or cannot be read now."""
@@ -78,8 +86,10 @@ class AskedReader:
             identity = (*identity, past.refresh())
             kept = self._kept.get(path)
             if kept is None or kept[0] != identity:
+                self._late = False
                 kept = identity, self._read(path, place, folder, settings, past)
-                self._kept[path] = kept
+                if not self._late:  # else the next list looks through it
+                    self._kept[path] = kept
                 while len(self._kept) > limits.STATUS_ROWS_READ:
                     self._kept.popitem(last=False)
         except (OSError, ThreeGateError):
@@ -88,6 +98,33 @@ class AskedReader:
         if asked is None or asked.weighed is None:
             return asked
         return replace(asked, attention=past.attention(asked.weighed))
+
+    def _inside(self, request: Request, folder: Path, settings: Settings) -> Attention | None:
+        """The class by what is in the inputs of a draft in this folder. Where something goes wrong, or no time is left,
+        it comes first, so that nobody hides by that.
+        """
+        started, self._late = time.monotonic(), False
+        since, spent = self._looking
+        if started - since >= limits.LISTED_INPUTS_AGAIN_SECONDS:
+            since, spent = started, 0.0
+
+        def open_input(item: InputFile) -> BinaryIO:
+            if spent >= limits.LISTED_INPUTS_SECONDS:
+                self._late = True
+                raise Refused("input_unfit", "no time is left to look through it")
+            place = self._workspace.input_place(folder, item.name, item.sha256)
+            with self._workspace.hold(place.parent) as held:
+                data, _ = held.read(place.name, max_bytes=limits.LISTED_CHANGE_BYTES)
+            if sha256_hex(data) != item.sha256:  # else other bytes could be put there once this was remembered
+                raise Refused("input_changed", "is not what the request declares")
+            return io.BytesIO(data)
+
+        try:
+            return BACKENDS[request.backend].attention(self._workspace, settings, request, open_input)
+        except Exception:  # noqa: BLE001 - it orders a list, and a list is a list without it
+            return "look first"
+        finally:
+            self._looking = since, spent + time.monotonic() - started
 
     def _past_now(self) -> PastReader:
         from threegate.review.novelty import PastReader  # an empty list loads no gate
@@ -128,7 +165,8 @@ class AskedReader:
         if request.stage == "draft":
             agent = past.run(owner) if owner is not None else None
             uses = uses_of(request, request.action, exposure, owner=owner, run=agent, settings=settings)
-            weighed = weigh(request, request.action, exposure, uses)
+            inside = self._inside(request, place.parent, settings)
+            weighed = weigh(request, request.action, exposure, uses, inside=inside)
         shape = None
         if (
             owner is not None

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
+
+from threegate.request.backend import ATTENTIONS, Attention
 
 if TYPE_CHECKING:
     from threegate.request.action import Action
@@ -16,9 +18,6 @@ if TYPE_CHECKING:
     from threegate.request.model import Request
     from threegate.trail.payloads import Uses
 
-Attention = Literal["look first", "look", "rest"]
-ATTENTIONS: Final[tuple[Attention, ...]] = ("look first", "look", "rest")
-"""In the order of a list. What could not be read is ``look``."""
 MarkKind = Literal["requester", "host", "url", "program", "folder", "look-alike", "few", "unknown"]
 """What a mark of novelty is about. ``few``: a host that ran before, but seldom."""
 
@@ -35,19 +34,24 @@ class Weighed:
     """Whether it has inputs or variables, which can get out if it reaches anything."""
     stands_out: bool
     """Its program is unusual, its data confidential, or what it does raises the risk to high."""
+    inside: Attention | None = None
+    """The class by what is in its inputs, where a list looks into them: a change set."""
 
 
-def weigh(request: Request, action: Action, exposure: Exposure, uses: Uses) -> Weighed:
-    """The facts of a request. `action` and `exposure` may be those of its Job."""
+def weigh(
+    request: Request, action: Action, exposure: Exposure, uses: Uses, *, inside: Attention | None = None
+) -> Weighed:
+    """The facts of a request. `action` and `exposure` may be those of its Job; `inside` is its backend's class."""
     return Weighed(
         uses,
         opaque=exposure.opaque,
-        reaches=bool(exposure.reach),
+        reaches=bool(exposure.reach) and inside is None,  # what it does with what it reaches is in the inputs
         secrets=bool(exposure.secrets),
         gives=bool(request.inputs or action.variables),
         stands_out=request.unusual_program
         or request.data_sensitivity == "confidential"
         or any(level == "high" and holds for level, holds, _ in action.risks()),
+        inside=inside,
     )
 
 
@@ -61,4 +65,5 @@ def attention_of(weighed: Weighed, marks: Collection[MarkKind]) -> Attention:
         or (weighed.secrets and marks)
     ):
         return "look first"
-    return "look" if marks or weighed.opaque or weighed.reaches or weighed.stands_out else "rest"
+    found: Attention = "look" if marks or weighed.opaque or weighed.reaches or weighed.stands_out else "rest"
+    return min(found, weighed.inside or "rest", key=ATTENTIONS.index)

@@ -9,7 +9,7 @@ not while that plugin is off or absent.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -67,13 +67,25 @@ class PlacedDraft(Protocol):
     def file(self, workspace: Workspace) -> Path:
         """Where its bytes are, in a folder that only the operator can read."""
 
+    def inputs(self, workspace: Workspace) -> Path:
+        """The folder with its inputs, each named by its digest."""
+
     def listed(self, workspace: Workspace) -> Path:
         """The path under which it is listed."""
 
     def answer(
-        self, context: Context, data: bytes, *, yes: bool, actor: str, reading: Reading | None = None, reason: str = ""
+        self,
+        context: Context,
+        data: bytes,
+        *,
+        yes: bool,
+        actor: str,
+        paths: Collection[str] | None = None,
+        reading: Reading | None = None,
+        reason: str = "",
     ) -> Answer:
-        """End it, because an operator decided on it: `data` is what they read. No key is needed.
+        """End it, because an operator decided on it: `data` is what they read. No key is needed. `paths` are those that
+        a yes takes, or that a no is about, where it is not about all of them.
 
         Raises Refused if it has already ended, TrailError, OSError.
         """

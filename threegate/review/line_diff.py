@@ -36,34 +36,6 @@ def differing(old: Sequence[str], new: Sequence[str]) -> list[Piece]:
     return min((_pieces(one, other, pairs) for pairs in _candidates(one, other)), key=_shown_lines)
 
 
-def unified(old: Sequence[str], new: Sequence[str], context: int = CONTEXT) -> Iterator[str]:
-    """A unified diff without the two lines that name the files. Each line of a text has its mark before it."""
-    pieces = differing(old, new)
-    first = 0
-    for last, piece in enumerate(pieces):
-        if last + 1 == len(pieces) or pieces[last + 1].old_start - piece.old_end > 2 * context:
-            yield from _hunk(old, new, pieces[first : last + 1], context)
-            first = last + 1
-
-
-def _hunk(old: Sequence[str], new: Sequence[str], pieces: Sequence[Piece], context: int) -> Iterator[str]:
-    lead = min(context, pieces[0].old_start)
-    tail = min(context, len(old) - pieces[-1].old_end)
-    at, end = pieces[0].old_start - lead, pieces[-1].old_end + tail
-    yield f"@@ -{_range(at, end)} +{_range(pieces[0].new_start - lead, pieces[-1].new_end + tail)} @@"
-    for piece in pieces:
-        yield from (f" {line}" for line in old[at : piece.old_start])
-        yield from (f"-{line}" for line in old[piece.old_start : piece.old_end])
-        yield from (f"+{line}" for line in new[piece.new_start : piece.new_end])
-        at = piece.old_end
-    yield from (f" {line}" for line in old[at:end])
-
-
-def _range(start: int, end: int) -> str:
-    """Lines from `start` (the first is 0) to before `end`, as the head of a hunk writes them."""
-    return f"{end}" if end - start == 1 else f"{start + (end > start)},{end - start}"
-
-
 def _candidates(one: Sequence[int], other: Sequence[int]) -> Iterator[list[_Pair]]:
     """The lines that may be kept, in order, each time found in another way. Lines that one text alone has can match
     nothing and are left out first.

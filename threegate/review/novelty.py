@@ -20,11 +20,12 @@ from threegate.core.secretscan.scan import mask_secrets
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.request.action import Action
+from threegate.request.backend import Attention
 from threegate.request.exposure import NETWORK_REACHED, Exposure
 from threegate.request.job import Job
 from threegate.request.model import Request
 from threegate.request.shown_whole import OpenInput
-from threegate.review.attention import Attention, MarkKind, Weighed, attention_of
+from threegate.review.attention import MarkKind, Weighed, attention_of
 from threegate.review.look_alikes import PastHosts, hosts_in
 from threegate.trail.event import trail_text
 from threegate.trail.index import KnownRun, TrailIndex, run_of

@@ -206,7 +206,8 @@ def _validate_for_screen(context: Context, draft: Draft) -> ValidDraft:
 def _places(context: Context, draft: Draft, request: Request) -> dict[str, Path]:
     folder = draft.path.parent
     if draft.placed is not None:
-        return {item.name: context.workspace.inputs / item.sha256 for item in request.inputs}
+        inputs = draft.placed.inputs(context.workspace)
+        return {item.name: inputs / item.sha256 for item in request.inputs}
     return {item.name: context.workspace.input_place(folder, item.name, item.sha256) for item in request.inputs}
 
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from threegate.approval.shown.escaped_lines import WIDTH, Title, field, numbered, own, quoted, render_sections
+from threegate.approval.shown.escaped_lines import (
+    WIDTH,
+    Title,
+    clipped,
+    diff_lines,
+    field,
+    numbered,
+    own,
+    quoted,
+    render_sections,
+)
 from threegate.core.settings import Settings
 from threegate.review.compare import Comparison
-from threegate.review.line_diff import unified
 from threegate.review.preview import Preview
 from threegate.review.review_sections import review_sections
 from threegate.review.reviewed_draft import InvalidDraft, ReviewedDraft
+from threegate.review.text_change import text_change
 
 # Lines of one difference that the short form shows.
 _DIFFERENCE = 200
@@ -45,7 +55,15 @@ def render_comparison(found: Comparison, *, width: int = WIDTH, full: bool = Fal
     if not found.differences:
         lines.append("  no difference in meaning")
     for item in found.differences:
-        text = list(unified(item.before.split("\n"), item.after.split("\n"), 2))
-        lines += ["", *map(Title, field(item.name, f"{len(text)} lines", width=width))]
-        lines += quoted("\n".join(text), width=width, limit=None if full else _DIFFERENCE)
+        text = text_change(*_ended(item.before, item.after))
+        count = f"+{text.added} -{text.removed} lines" if text is not None else "the same text, of another type"
+        lines += ["", *map(Title, field(item.name, count, width=width))]
+        shown = diff_lines(text, width=width, path=item.name) if text is not None else []
+        lines += clipped(shown, None if full else _DIFFERENCE)
     return lines
+
+
+def _ended(*sides: str) -> tuple[str, ...]:
+    """Two texts as lines: where neither has a last line end, as fields have none, that is no news."""
+    ends = any(side.endswith("\n") for side in sides)
+    return tuple(side if ends or not side else f"{side}\n" for side in sides)

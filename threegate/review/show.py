@@ -115,8 +115,10 @@ def open_input(workspace: Workspace, shown: Shown, name: str) -> Iterator[tuple[
         raise InvalidInput(f"{shown.request_id}: has no input {name!r}; see: threegate show {shown.request_id}")
     here = os.path.realpath(shown.path.parent)
     folder = next((folder for folder in workspace.draft_folders() if os.path.realpath(folder) == here), None)
-    if folder is None or placed_at(workspace, shown.path) is not None:
-        opened = seen_inputs(workspace, {name: workspace.inputs / item.sha256}, [item])
+    placed = placed_at(workspace, shown.path)
+    if folder is None or placed is not None:
+        inputs = workspace.inputs if placed is None else placed.inputs(workspace)
+        opened = seen_inputs(workspace, {name: inputs / item.sha256}, [item])
     else:
         opened = copied_inputs(workspace, {name: workspace.input_place(folder, name, item.sha256)}, [item])
     with opened as (copy,):

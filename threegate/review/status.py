@@ -24,10 +24,9 @@ from threegate.core.file_names import README, is_agent_run_id
 from threegate.core.secretscan.scan import mask_secrets
 from threegate.core.workspace import Workspace
 from threegate.launch.results.verdict import Verdict, read_verdict
-from threegate.request.backend import BACKENDS
+from threegate.request.backend import ATTENTIONS, BACKENDS
 from threegate.request.exposure import Exposure, exposure_json
 from threegate.review.asked import Asked, AskedReader
-from threegate.review.attention import ATTENTIONS
 from threegate.review.draft_sources import placed_at, placed_drafts, source_of
 from threegate.runners.backend import DoctorLine
 from threegate.runners.live_output import OutputLine, live_output

@@ -14,11 +14,14 @@ from threegate.approval.shown.escaped_lines import (
     CodeLine,
     Cut,
     DiffRow,
+    FoldRow,
     Title,
     cells,
+    colours_of,
     diff_lines,
     fact,
     field,
+    goes_on,
     numbered,
     own,
     painted,
@@ -26,12 +29,14 @@ from threegate.approval.shown.escaped_lines import (
     quoted,
     render_sections,
     shown,
+    texts_of_code,
     with_one_number,
 )
 from threegate.approval.shown.time_read import Reader
 from threegate.core import limits
 from threegate.core.file_diff import Mark, Piece, TextChange, said_of
 from threegate.core.screen_parts import Fact, Field, FileDiff, Note, Quote, Section
+from threegate.core.syntax_colours import LexerProcess
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
 ATTACKS = [
@@ -239,6 +244,29 @@ def test_a_diff_in_colour_has_styles_and_what_changed_and_is_the_same_text(patie
     assert painted_lines(plain)[0] == '  1   - | return "\x1b[7mone\x1b[0m"  # x'
 
 
+def test_removed_lines_open_no_string_in_others_and_a_wrapped_line_is_one(patient: None) -> None:
+    """Nor does what is folded between two parts of a file begin another text."""
+    old = ('"""', *["x"] * 20, "return 1")
+    text = TextChange(old, ("return 2", *old[1:-1], f"'{'s' * 90}'"), (Piece(0, 1, 0, 1), Piece(21, 22, 21, 22)))
+    lines = diff_lines(text, path="a.py")
+    [rows] = texts_of_code(lines)
+    assert any(isinstance(line, FoldRow) for line in lines)
+    with LexerProcess() as process:
+        found = dict(zip(rows, colours_of(process, rows), strict=True))
+    by_text = {row[row.start :][:8]: (row, colours) for row, colours in found.items()}
+    assert by_text["return 2"][1][0] == (0, 6, "keyword"), "it comes after the quotes that were removed"
+    strings = [row for row in rows if "ss" in row]
+    assert len(strings) == 2
+    assert [found[row] for row in strings] == [[(0, len(row) - row.start, "string")] for row in strings]
+
+
+def test_another_language_begins_another_text() -> None:
+    change = TextChange((), ("x", "y"), (Piece(0, 0, 0, 2),))
+    python, ruby = diff_lines(change, path="a.py"), diff_lines(change, path="b.rb")
+    assert list(texts_of_code([*python, *ruby, "ours", *ruby])) == [python, ruby, ruby]
+    assert list(texts_of_code(["ours", *diff_lines(change, path="none")])) == []
+
+
 def test_code_that_makes_a_lexer_slow_stays_plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """And takes no colour of our own lines away."""
     monkeypatch.setattr(limits, "COLOUR_START_SECONDS", 60.0)
@@ -281,3 +309,10 @@ def test_the_lines_of_files_can_be_made_by_another() -> None:
     item = FileDiff("ADDED", "x", (Note("is empty"),))
     rows = render_sections([Section("CHANGE", (item,))], files=lambda diff, head: [f"{diff.path}: {len(head)}"])
     assert rows[2:] == ["x: 2"]
+
+
+def test_a_row_goes_on_with_the_same_line_of_code() -> None:
+    first, second, third = numbered("a" * 30 + "\nb", width=30)
+    assert (goes_on(first, second), goes_on(second, third), goes_on(first, "our words")) == (True, False, False)
+    removed, added = diff_lines(TextChange(("a",), ("b",), (Piece(0, 1, 0, 1),)))
+    assert not goes_on(removed, added) and goes_on(added, added)

@@ -38,7 +38,9 @@ def test_an_entry_is_added_and_taken_back(tmp_path: Path, name: str, is_there: b
         file.chmod(0o640)
     planned = ClientEntry.plan(file, entry)
     assert not is_there or file.read_text() == earlier, "a plan changes nothing"
-    assert all(line[:1] in "+- @" for line in planned.diff().splitlines())
+    text = planned.change.text
+    assert text is not None and "\n".join(text.new) == planned.after.decode().rstrip("\n")
+    assert "\n".join(text.old) == (earlier.rstrip("\n") if is_there else "")
     kept = planned.write()
     assert (kept is not None) == is_there and (kept is None or kept.read_text() == earlier)
     servers = value(file)["mcp_servers" if name == "config.toml" else "mcpServers"]

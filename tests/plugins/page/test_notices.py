@@ -14,14 +14,15 @@ import pytest
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.support import wait_until
 from tests.whole.trail.everything import leave_claimed
+from threegate.approval.shown.request_sections import job_exposure
 from threegate.cli import execute
-from threegate.core import limits
+from threegate.core import durable, limits
 from threegate.core.settings import Settings, parse_settings
 from threegate.daemon.log import Log
 from threegate.daemon.loop import Daemon
-from threegate.daemon.plugin_work import DaemonParts
+from threegate.daemon.plugin_work import DaemonParts, WaitingDraft
 from threegate.plugins.page.notices import Notices, plain, send
-from threegate.review.reviewed_draft import expiry
+from threegate.review.reviewed_draft import expiry, read_draft, view_draft
 
 SECRET_WORDS = "words-of-the-request"
 
@@ -81,6 +82,78 @@ def test_the_operator_hears_the_card_and_the_requester_an_id(
     )
     assert SECRET_WORDS not in str(heard)
     assert "tok" not in capfd.readouterr().err
+
+
+def test_a_link_is_for_operators_and_only_if_it_is_set(
+    tmp_path: Path, listener: tuple[str, list[tuple[str, str]]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The handle is in the notice and nowhere else: not in the workspace, and in no line of the daemon."""
+    address, heard = listener
+    bench = make_bench(tmp_path)
+    control = bench.workspace.control
+    bench.settings(notify__urls=[f"json://{address}/operator"], notify__requester_hook=f"json://{address}/requester")
+    path = bench.draft(purpose="Sum a secret column.", code="print(1)", data=None)
+
+    def told() -> str:
+        heard.clear()
+        assert Daemon(bench.workspace, Log(), once=True).run() == 0
+        return str(wait_until(lambda: heard and json.loads(heard[0][1])["message"], "the notice"))
+
+    bench.settings(approval__passkey_origin="https://approve.example.org:8443")
+    assert "https:" not in told() and not list(control.glob("draft-link-*"))
+    bench.settings(notify__link=True)
+    link = told().splitlines()[-1]
+    found = re.fullmatch("or: https://approve\\.example\\.org:8443/page/draft/([0-9a-f]{32})", link)
+    assert found is not None, link
+    (kept,) = control.glob("draft-link-*")
+    assert kept.stat().st_mode & 0o7777 == 0o600 and control.stat().st_mode & 0o7777 == 0o700
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert len(files) > 10 and not [file for file in files if found[1].encode() in file.read_bytes() + bytes(file)]
+    assert found[1] not in "".join(capfd.readouterr())
+    again = told().splitlines()[-1]
+    assert (
+        again != link and [kept] != list(control.glob("draft-link-*")) and len(list(control.glob("draft-link-*"))) == 1
+    )
+    bench.approve(path)
+    heard.clear()
+    Daemon(bench.workspace, Log(), once=True).run()
+    assert [place for place, _ in heard] == ["/requester"] and "draft/" not in str(heard)
+    assert list(control.glob("draft-link-*")) == [], "it ended with the draft"
+
+
+def test_a_link_that_cannot_be_made_stops_no_notice(
+    tmp_path: Path, listener: tuple[str, list[tuple[str, str]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    address, heard = listener
+    bench = make_bench(tmp_path)
+    bench.settings(notify__urls=[f"json://{address}/operator"], notify__link=True)
+    bench.draft(data=None, code="print(1)")
+    Daemon(bench.workspace, Log(), once=True).run()
+    assert len(heard) == 1 and "https:" not in heard[0][1], "no origin is set"
+    assert execute(["-w", str(bench.workspace.root), "settings", "notify"]) == 3
+    said = capsys.readouterr()
+    assert "notify.urls[0]: taken" in said.out and "notify.link: no notice has a link; set approval.passkey" in said.err
+    bench.settings(approval__passkey_origin="https://approve.example.org:8443")
+
+    def full(path: Path, data: bytes, mode: int = 0o600) -> None:
+        raise OSError(28, "No space left on device")
+
+    heard.clear()
+    notices, waiting = notices_of(bench, bench.workspace.load_settings), _waiting(bench)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(durable, "deliver", full)
+        notices.draft_waits(*waiting)
+    notices.close(wait=True)
+    assert len(heard) == 1 and "https:" not in heard[0][1]
+    assert "it has no link: that cannot be stored (No space left on device)" in capsys.readouterr().err
+
+
+def _waiting(bench: Bench) -> WaitingDraft:
+    """The one draft, as the daemon gives it to plugins."""
+    draft = read_draft(bench.workspace, next(bench.workspace.inbox.glob("TR-*")))
+    with view_draft(bench.context, draft) as reviewed:
+        exposure = job_exposure(reviewed.request, reviewed.job)
+        return (draft.path.name, reviewed.request, exposure, draft.owner, reviewed.run, draft.identity[-1])
 
 
 @pytest.mark.parametrize(

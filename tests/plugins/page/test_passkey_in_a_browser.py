@@ -5,6 +5,7 @@ runs it.
 from __future__ import annotations
 
 import base64
+import json
 import os
 import pty
 import socket
@@ -55,9 +56,7 @@ class Place:
         database.mkdir(parents=True)
         for command in (["-N", "--empty-password"], ["-A", "-t", "C,,", "-n", "ours", "-i", authority]):
             subprocess.run(["certutil", "-d", f"sql:{database}", *command], check=True, capture_output=True)
-        self.server = self.start("serve", "passkeys", "--host", "127.0.0.1")
-        assert self.server.stdout is not None
-        assert self.server.stdout.readline() == f"listening on {self.origin}; press Ctrl-C to stop\n"
+        self.serve()
         self.browser = Chromium(
             folder / "profile",
             f"--host-resolver-rules=MAP {HOST} 127.0.0.1",
@@ -74,6 +73,12 @@ class Place:
                 "isUserVerified": True,
             },
         )
+
+    def serve(self) -> None:
+        """Start the page, and wait until it listens."""
+        self.server = self.start("serve", "passkeys", "--host", "127.0.0.1")
+        assert self.server.stdout is not None
+        assert self.server.stdout.readline() == f"listening on {self.origin}; press Ctrl-C to stop\n"
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -106,6 +111,9 @@ class Place:
         self.browser.open(command.stderr.readline().strip())
         said = self.press("document.getElementById('said').textContent.startsWith('Made')")
         assert command.stderr.readline().split()[-1] in said
+        shown = b""
+        while not shown.endswith(b"[y/N] "):  # what was typed before the question is not an answer to it
+            shown += os.read(terminal, 4096)
         os.write(terminal, b"y\n")
         _, error = command.communicate(timeout=60)
         os.close(terminal)
@@ -126,9 +134,10 @@ class Place:
 
         self.browser.open(wait_until(listed, part))
 
-    def end_server(self) -> None:
+    def end_server(self) -> str:
+        """End the page; what it printed since it listens."""
         self.server.terminate()
-        self.server.communicate(timeout=20)
+        return "".join(self.server.communicate(timeout=20))
 
     def close(self) -> None:
         self.browser.close()
@@ -204,6 +213,8 @@ def test_drafts_end_there_and_the_passkey_confirms_again(place: Place) -> None:
     place.open_draft("ends")
     browser.js("document.querySelector('#end summary').click()")
     assert browser.js("document.documentElement.scrollWidth <= innerWidth")
+    groups = [node for node in browser.tree() if node["role"]["value"] == "group"]
+    assert groups and all(node["name"]["value"] for node in groups)
     assert end("refuse", " ") == "Not done: say why you refuse it, in words of your own"
     assert end("ask-changes", "Say what it is for.").startswith("Changes asked for: TR-")
     assert browser.js("document.getElementById('use-passkey').hidden")
@@ -222,6 +233,83 @@ def test_drafts_end_there_and_the_passkey_confirms_again(place: Place) -> None:
     assert browser.js("asked.filter((name) => name !== 'request')") == ["end", "verify", "verify", "end"]
     assert not list(workspace.inbox.glob("*ends.md")) and not list(workspace.inbox.glob("*later.md"))
     assert "refused" in place.run("show", "req-later") and "operator:alice" in place.run("audit", "show")
+
+
+def _pictures(place: Place, name: str) -> None:
+    """Kept in THREEGATE_SCREENSHOTS, to be looked at."""
+    if (kept := os.environ.get("THREEGATE_SCREENSHOTS")) is None:
+        return
+    for width, height in ((390, 844), (1280, 900)):
+        for dark in (False, True):
+            place.browser.size(width, height, dark=dark)
+            place.browser.picture(Path(kept) / f"{name}-{width}-{'dark' if dark else 'light'}.png")
+
+
+@pytest.mark.slow
+def test_the_link_of_a_notice_and_the_passkey(place: Place) -> None:
+    """Two taps: a daemon's notice has a link, and a login there opens its draft, in a browser that is logged in too.
+    A site elsewhere links to it, as a web mail does.
+    """
+    bench, browser = place.bench, place.browser
+    heard: list[str] = []
+
+    class Site(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["message"])
+            self.send_response(200)
+            self.end_headers()
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(f"<title>mail</title><a href={link}>read it</a>".encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    mail = f"http://127.0.0.1:{server.server_port}"
+    if not bench.workspace.passkeys_file.exists():
+        place.enrol()
+    place.log_in()
+    bench.settings(notify__urls=[mail.replace("http:", "json:")], notify__link=True)
+    path = bench.draft("req-tap", slug="tap", purpose="Tapped twice.", data=None, code="print(2)")
+    try:
+        place.run("run", "--once")
+        told = next(text for text in heard if path.name in text)
+        link = told.splitlines()[-1].removeprefix("or: ")
+        assert link.startswith(f"{place.origin}/page/draft/")
+        browser.open(mail)
+        browser.js("document.querySelector('a').click()")
+        browser.until("location.protocol === 'https:' && document.readyState === 'complete'")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert browser.js("location.href") == link
+    asked = str(browser.js("document.documentElement.outerHTML"))
+    assert "Log in" in asked and "Tapped" not in asked and link[-32:] not in asked
+    _pictures(place, "tap-login")
+    browser.js("document.getElementById('use-passkey').click()")
+    browser.until("location.pathname.includes('/request/inbox/') && document.readyState === 'complete'")
+    shown = str(browser.js("document.body.innerText"))
+    assert "Tapped twice." in shown and link[-32:] not in str(browser.js("location.href + document.referrer"))
+    browser.size(390, 844)
+    assert browser.js("document.documentElement.scrollWidth <= innerWidth")
+    _pictures(place, "tap-draft")
+    said = place.press("document.getElementById('said').textContent.startsWith('Approved')")
+    assert said.startswith("Approved: TR-") and not path.exists()
+    browser.open(link)
+    over = str(browser.js("document.body.innerText"))
+    assert "This link leads nowhere" in over and "Tapped" not in over
+    _pictures(place, "tap-over")
+    browser.js("document.querySelector('main a').click()")
+    browser.until("location.pathname === '/page/' && !!document.getElementById('use-passkey')")
+    files = [file for file in bench.workspace.root.rglob("*") if file.is_file()]
+    assert not [file for file in files if link[-32:].encode() in file.read_bytes()]
+    assert link[-32:] not in place.end_server()
+    place.serve()
 
 
 @pytest.mark.slow

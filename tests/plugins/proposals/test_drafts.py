@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as bounded
+from hypothesis import strategies as st
 
 from tests.plugins.proposals.strategies import proposals
 from threegate.core import limits
@@ -592,24 +593,41 @@ def test_a_change_whose_words_gate_1_refuses_is_drafted_without_them(
 
 
 def test_a_diff_of_a_proposal_is_small_and_git_applies_it(tmp_path: Path) -> None:
-    from threegate.plugins.proposals.lanes import unified_diff
+    from threegate.plugins.proposals.unified_patch import unified_patch
 
     old = [f"{number}\n" for number in range(20_000)]
-    diff = unified_diff("".join(old).encode(), "".join(["first\n", *old[1:-1], "x"]).encode(), "a").decode()
+    diff = unified_patch("".join(old).encode(), "".join(["first\n", *old[1:-1], "x"]).encode(), "a").decode()
     assert diff.startswith("--- a/a\n+++ b/a\n@@ -1,4 +1,4 @@\n-0\n+first\n")
     assert diff.endswith("-19999\n+x\n\\ No newline at end of file\n") and diff.count("\n") == 15
-    assert unified_diff(b"a\n", b"a\n", "a") == b""
+    assert unified_patch(b"a\n", b"a\n", "a") == b""
     for binary in ((b"\0", b"x"), (b"x", b"\0")):
-        assert unified_diff(*binary, "a") == b"Binary files a/a and b/a differ\n"
-    assert unified_diff(b"caf\xe9\n", b"caf\xe9\r\n", "a").endswith(b"-caf\xe9\n+caf\xe9\r\n")
-    small = unified_diff(b"", b"x\n", "a").decode()
+        assert unified_patch(*binary, "a") == b"Binary files a/a and b/a differ\n"
+    assert unified_patch(b"caf\xe9\n", b"caf\xe9\r\n", "a").endswith(b"-caf\xe9\n+caf\xe9\r\n")
+    small = unified_patch(b"", b"x\n", "a").decode()
     assert small == "--- a/a\n+++ b/a\n@@ -0,0 +1 @@\n+x\n"
     whole = tmp_path / "a"
     whole.write_bytes(b"one\ntwo\nthree")
-    patch = unified_diff(whole.read_bytes(), b"one\n2\nthree\n", "a")
+    patch = unified_patch(whole.read_bytes(), b"one\n2\nthree\n", "a")
     done = subprocess.run(["git", "apply", "--unsafe-paths", "-"], input=patch, cwd=tmp_path, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert whole.read_bytes() == b"one\n2\nthree\n"
+
+
+@given(st.lists(st.sampled_from("abcd"), max_size=30), st.lists(st.sampled_from("abcd"), max_size=30))
+def test_the_heads_of_a_patch_count_its_lines_and_the_context_is_that_of_both(old: list[str], new: list[str]) -> None:
+    from threegate.plugins.proposals.unified_patch import unified_patch
+
+    data = ["".join(f"{line}\n" for line in lines).encode() for lines in (old, new)]
+    at = to = 0
+    for line in unified_patch(*data, "a").decode().splitlines()[2:]:
+        if line.startswith("@@"):
+            at, to = (int(part[1:].split(",")[0]) for part in line.split()[1:3])
+            counts = [int(part.split(",")[1]) if "," in part else 1 for part in line.split()[1:3]]
+            at, to = at + (not counts[0]), to + (not counts[1])
+        else:
+            assert line[0] == "+" or old[at - 1] == line[1:]
+            assert line[0] == "-" or new[to - 1] == line[1:]
+            at, to = at + (line[0] != "+"), to + (line[0] != "-")
 
 
 def test_no_draft_holds_what_an_agent_typed_as_code(place: tuple[Settings, Workspace]) -> None:

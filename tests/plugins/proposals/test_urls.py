@@ -126,7 +126,7 @@ def test_ada_is_never_more_lenient() -> None:
     assert len(ODD_TEXTS) > 20_000 and met == {"refused", "public", "address", "unnameable", "private", "metadata"}
 
 
-@examples(2000)
+@examples(500)
 @given(TEXTS)
 def test_ada_is_never_more_lenient_in_any_combination(text: str) -> None:
     compare(text)

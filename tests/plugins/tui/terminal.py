@@ -51,14 +51,16 @@ async def open_first(pilot: Pilot[None]) -> Lines:
 
 
 async def read_all(pilot: Pilot[None], lines: Lines) -> list[str]:
-    """Page down to the end; every row that was shown in the lines' region on the way, in order."""
-    shown: list[str] = []
+    """Page down to the end; every row that was shown in the lines' region on the way, in order. A line that was on the
+    screen before is passed over.
+    """
+    shown: dict[int, str] = {}
     while True:
         top, height = lines.scroll_offset.y, lines.size.height
         region = lines.region
         page = [row[region.x : region.right] for row in rows(pilot.app)[region.y : region.y + height]]  # type: ignore[arg-type]
-        shown += page[len(shown) - top :]
+        shown.update(enumerate(page[: len(lines.lines) - top], top))
         if top + height >= len(lines.lines):
-            return shown[: len(lines.lines)]
+            return [shown[line] for line in sorted(shown)]
         await pilot.press("space")
         await pilot.pause()

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import select
-import struct
 import subprocess
 import sys
-import termios
-import time
 from pathlib import Path
 
-import pyte
 import pytest
 
 from tests.acts.bench_workspace import Bench, make_bench
 from tests.adversarial.approval.test_terminal import terminal_environment
 from tests.conftest import slow
+from tests.plugins.tui.pseudo_terminal import PseudoTerminal
 from threegate.review.countersign import verify_approval
 
 
@@ -27,63 +20,12 @@ def bench(tmp_path: Path) -> Bench:
     return make_bench(tmp_path)
 
 
-class Terminal:
-    """A command on a terminal, and what is on its screen."""
+class Terminal(PseudoTerminal):
+    """A command of ThreeGate on a terminal."""
 
     def __init__(self, bench: Bench, *arguments: str, size: tuple[int, int] = (80, 24), **environment: str) -> None:
-        self._parent, child = pty.openpty()
-        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-        self._process = subprocess.Popen(
-            ["setsid", "-c", "-w", sys.executable, "-m", "threegate", "-w", str(bench.workspace.root), *arguments],
-            stdin=child, stdout=child, stderr=child, close_fds=True, env=terminal_environment(**environment),
-        )  # fmt: skip
-        os.close(child)
-        self._screen = pyte.Screen(*size)
-        self._stream = pyte.ByteStream(self._screen)
-        self.wrote = b""
-
-    def text(self) -> str:
-        return "\n".join(line.rstrip() for line in self._screen.display)
-
-    def wait(self, words: str, seconds: float = 90) -> None:
-        """Read on until the screen shows these words."""
-        end = time.monotonic() + seconds
-        while words not in self.text():
-            ready, _, _ = select.select([self._parent], [], [], max(0, end - time.monotonic()))
-            assert ready, f"{words!r} never came:\n{self.text()}"
-            try:
-                self._read()
-            except OSError:
-                pytest.fail(f"it ended before {words!r}:\n{self.text()}")
-
-    def type(self, keys: str) -> None:
-        os.write(self._parent, keys.encode())
-
-    def page_to_the_end(self) -> None:
-        """One page in half a second: what was passed over in a hurry was not seen."""
-        while "all seen" not in self.text():
-            self.type(" ")
-            end = time.monotonic() + 0.5
-            while select.select([self._parent], [], [], max(0, end - time.monotonic()))[0]:
-                self._read()
-
-    def _read(self) -> None:
-        chunk = os.read(self._parent, 65536)
-        self.wrote += chunk
-        self._stream.feed(chunk)
-
-    def end(self) -> int:
-        while True:
-            try:
-                chunk = os.read(self._parent, 65536)
-            except OSError:
-                break
-            if not chunk:
-                break
-            self.wrote += chunk
-            self._stream.feed(chunk)
-        os.close(self._parent)
-        return self._process.wait(30)
+        words = [sys.executable, "-m", "threegate", "-w", str(bench.workspace.root), *arguments]
+        super().__init__(words, size, terminal_environment(**environment))
 
 
 @pytest.mark.slow
@@ -91,19 +33,18 @@ def test_the_passphrase_is_asked_for_once(bench: Bench) -> None:
     key = bench.keys["alice"]
     subprocess.run(["ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", str(key)], check=True)
     bench.draft()
-    bench.draft("req-2", slug="two")
+    bench.draft("req-2", slug="two", code="print(2)")
     terminal = Terminal(bench, "review", "--key", str(key))
     terminal.wait("UNDECIDED: 2")
 
     def approve() -> None:
         terminal.type("\r")
         terminal.wait("not seen yet")
-        terminal.page_to_the_end()
+        terminal.press_until("all seen", " ")
         again()
 
     def again() -> None:
-        terminal.type("a")
-        terminal.wait("[y/n]")
+        terminal.press_until("[y/n]", "a")
         terminal.type("y")
 
     approve()
@@ -117,7 +58,7 @@ def test_the_passphrase_is_asked_for_once(bench: Bench) -> None:
     terminal.type("open sesame\n")
     terminal.wait("approved TR-")  # and the next one opens by itself
     terminal.wait("not seen yet")
-    terminal.page_to_the_end()
+    terminal.press_until("all seen", " ")
     again()
     terminal.wait("UNDECIDED: 0")
     terminal.type("q")
@@ -185,7 +126,7 @@ def test_without_colours_a_draft_is_shown_all_the_same(bench: Bench) -> None:
 def test_a_mistake_of_ours_is_one_line_without_values(bench: Bench) -> None:
     """Textual prints all variables of each frame, requests and settings among them."""
     bench.draft(data=None, code="print('words of the request')")
-    broken = "import threegate.plugins.tui.lines as lines; lines.segments_of = lambda line: 1 / 0"
+    broken = "import threegate.plugins.tui.lines as lines; lines.segments_of = lambda line, **how: 1 / 0"
     (bench.workspace.root / "sitecustomize.py").write_text(broken)
     terminal = Terminal(bench, "review", "--key", str(bench.keys["alice"]), PYTHONPATH=str(bench.workspace.root))
     terminal.wait("UNDECIDED: 1")

@@ -13,7 +13,8 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import pairwise
+from typing import Self
 
 from threegate.core.file_diff import CONTEXT, DiffLine, Fold, Mark, Span, TextChange, said_of
 from threegate.core.printable import escape_of, is_plain, stands_alone
@@ -64,8 +65,8 @@ _MORE = "--full shows all"
 _ODD = re.compile(r"[^ -~]")
 
 
-Painted = tuple[int, int, str]
-"""Columns from the first to before the last, and the parameters of an SGR sequence."""
+Coloured = tuple[int, int, str]
+"""Characters from the first to before the last, and a style of `syntax_colours.STYLES`."""
 
 
 class CodeLine(str):
@@ -74,6 +75,16 @@ class CodeLine(str):
     start: int
     lexer: str = ""
     """The name of the lexer for its colours; nothing for a text without."""
+    colours: list[Coloured]
+    """Of its code, counted from `start`, in order; nothing until they are known. The rows that are made of this one
+    share the list.
+    """
+
+    def __new__(cls, text: str) -> Self:
+        """A line without colours."""
+        line = super().__new__(cls, text)
+        line.colours = []
+        return line
 
     @classmethod
     def of(cls, head: str, piece: str) -> CodeLine:
@@ -110,8 +121,21 @@ def with_one_number(row: DiffRow, *, old: bool) -> DiffRow:
     return made
 
 
+def goes_on(line: str, below: str) -> bool:
+    """Whether the row below has more of the same line of code."""
+    if isinstance(line, DiffRow):
+        return isinstance(below, DiffRow) and (below.mark, below.numbers) == (line.mark, line.numbers)
+    return (
+        isinstance(line, CodeLine) and isinstance(below, CodeLine) and not any(map(str.isdigit, below[: below.start]))
+    )
+
+
 class FoldRow(str):
     """A line that counts equal lines of a file which are not shown."""
+
+
+class EndRow(str):
+    """A line below the last one of a text that ends without a line end."""
 
 
 class PartRow(str):
@@ -234,6 +258,11 @@ def numbered(text: str, *, width: int = WIDTH, limit: int | None = None, first: 
     return clipped(lines, limit)
 
 
+def lexer_of(path: str) -> str:
+    """The name of the lexer for a file, by its ending; nothing where there is none."""
+    return _LEXERS.get(path.rpartition("/")[2].lower().rpartition(".")[2], "")
+
+
 def diff_lines(
     text: TextChange,
     *,
@@ -247,7 +276,7 @@ def diff_lines(
     for mark in marks:
         marked[mark.removed, mark.line] = (*marked.get((mark.removed, mark.line), ()), mark.what)
     size = len(str(max(len(text.old), len(text.new))))
-    lexer = _LEXERS.get(path.rpartition("/")[2].lower().rpartition(".")[2], "")
+    lexer = lexer_of(path)
     lines: list[str] = []
     for row in text.rows(context):
         if isinstance(row, Fold):
@@ -272,7 +301,7 @@ def diff_lines(
                 label, said, place = " " * len(label), (), place + len(piece)
         lines += _equal_part(row, len(row.text) - at)
         if not row.ends:
-            lines.append("  > the file ends here, without a line end")
+            lines.append(EndRow("  > the file ends here, without a line end"))
     return lines
 
 
@@ -342,15 +371,13 @@ def fitted(line: str, *, width: int = WIDTH) -> list[str]:
     return [f"{head if number == 0 else ' ' * len(head)}{GUTTER}{piece}" for number, piece in enumerate(pieces)]
 
 
-def painted(line: str, styles: Sequence[Painted] = ()) -> str:
-    """A line of the screen in color: removing the SGR sequences gives `line`. `styles` are those of its code, in
-    order, in columns from where it starts. What changed in a line is in reverse.
-    """
+def painted(line: str) -> str:
+    """A line of the screen in color: removing the SGR sequences gives `line`. What changed in a line is in reverse."""
     if isinstance(line, Title):
         return f"\x1b[1m{line}\x1b[0m"
-    start = line.start if isinstance(line, CodeLine) else 0
+    start, colours = (line.start, line.colours) if isinstance(line, CodeLine) else (0, [])
     reverse = [(low, high, "7") for low, high in line.changed] if isinstance(line, DiffRow) else []
-    spans = [*((low + start, high + start, style) for low, high, style in styles), *reverse]
+    spans = [*((low + start, high + start, STYLES[style]) for low, high, style in colours), *reverse]
     cuts = sorted({0, len(line), *(place for span in spans for place in span[:2])})
     made = []
     for low, high in pairwise(cuts):
@@ -361,32 +388,61 @@ def painted(line: str, styles: Sequence[Painted] = ()) -> str:
 
 def painted_lines(lines: Sequence[str]) -> list[str]:
     """The lines of a screen in colour: removing the SGR sequences gives the lines."""
-    if not any(isinstance(line, CodeLine) and line.lexer for line in lines):
-        return [painted(line) for line in lines]
-    made: list[str] = []
-    with_lexer = groupby(lines, key=lambda line: line.lexer if isinstance(line, CodeLine) else "")
     with LexerProcess() as process:
-        for lexer, group in with_lexer:
-            rows = list(group)
-            text = "\n".join(row[row.start :] for row in rows if isinstance(row, CodeLine))
-            found = process.colours(lexer, text) if lexer else None
-            made += [painted(row) for row in rows] if found is None else _coloured(rows, found)
+        for rows in texts_of_code(lines):
+            for row, found in zip(rows, colours_of(process, rows), strict=False):
+                row.colours[:] = found
+    return [painted(line) for line in lines]
+
+
+def texts_of_code(lines: Iterable[str]) -> Iterator[list[CodeLine]]:
+    """The rows that are coloured as one text: those of a listing, or of a file, with all that is folded in it."""
+    rows: list[CodeLine] = []
+    for line in lines:
+        if isinstance(line, FoldRow | PartRow | EndRow):
+            continue
+        code = line if isinstance(line, CodeLine) and line.lexer else None
+        if rows and (code is None or code.lexer != rows[0].lexer):
+            yield rows
+            rows = []
+        if code is not None:
+            rows.append(code)
+    if rows:
+        yield rows
+
+
+def colours_of(process: LexerProcess, rows: Sequence[CodeLine]) -> list[list[Coloured]]:
+    """The colours of each row of a text; none at all where it stays plain. Removed lines are read after all others, so
+    that neither opens a string or a comment in the other.
+    """
+    order = sorted(range(len(rows)), key=lambda at: isinstance(row := rows[at], DiffRow) and row.mark == "-")
+    parts: list[str] = []
+    starts: list[int] = []
+    size = 0
+    for place, at in enumerate(order):
+        end = "\n" if place and not goes_on(rows[order[place - 1]], rows[at]) else ""
+        parts += (end, rows[at][rows[at].start :])
+        starts.append(size + len(end))
+        size = starts[-1] + len(parts[-1])
+    found = process.colours(rows[0].lexer, "".join((*parts, "\n")))  # some lexers know a comment by its line end
+    if found is None:
+        return []
+    made: list[list[Coloured]] = [[] for _ in rows]
+    low = place = 0
+    for style, text in found:
+        high = low + len(text)
+        while style and place < len(order):
+            at, start = order[place], starts[place]
+            end_of_row = start + len(rows[at]) - rows[at].start
+            if start >= high:
+                break
+            if max(low, start) < min(high, end_of_row):
+                made[at].append((max(low, start) - start, min(high, end_of_row) - start, style))
+            if end_of_row > high:
+                break
+            place += 1
+        low = high
     return made
-
-
-def _coloured(rows: Iterable[str], pieces: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Rows with the styles of the pieces that their code is made of."""
-    by_row: list[list[Painted]] = [[]]
-    column = 0
-    for style, text in pieces:
-        for number, part in enumerate(text.split("\n")):
-            if number:
-                by_row.append([])
-                column = 0
-            if part and STYLES[style]:
-                by_row[-1].append((column, column + len(part), STYLES[style]))
-            column += len(part)
-    return (painted(row, styles) for row, styles in zip(rows, by_row, strict=True))
 
 
 def render_sections(

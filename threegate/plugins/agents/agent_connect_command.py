@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
+from threegate.approval.shown.escaped_lines import render_sections
 from threegate.cli import invocation
 from threegate.cli.invocation import argument
 from threegate.core.extras import install_line
 from threegate.core.own_process import own_process
 from threegate.core.plugins import require_plugin
+from threegate.core.screen_parts import Section
 from threegate.plugins.agents.agent_names import profiles
 from threegate.plugins.agents.client_entry import ClientEntry, take_back
 from threegate.plugins.agents.profile import Filled, load_profile
@@ -70,7 +72,8 @@ def _write_entry(planned: ClientEntry, *, yes: bool) -> None:
     if planned.after == planned.before:
         invocation.say(f"{planned.file}: already has the entry; nothing was changed")
         return
-    invocation.put(planned.diff().rstrip("\n").split("\n"))
+    change = Section("THE AGENT'S SETTINGS", (planned.change,))
+    invocation.put(render_sections([change], width=invocation.screen_width()))
     if not yes:
         if not invocation.on_terminal():
             raise typer.BadParameter("not on a terminal: give --yes to write it")

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
-from threegate.review.line_diff import unified
+from threegate.core.screen_parts import FileDiff
+from threegate.review.text_change import text_change
 
 _NAME: Final = "threegate"
 _KEPT: Final = ".before-threegate"
@@ -36,11 +37,11 @@ class ClientEntry:
         before = _read(file)
         return cls(file, before, _with_entry(file, before, entry))
 
-    def diff(self) -> str:
-        """The change, as a unified diff."""
-        changed = list(unified((self.before or b"").decode().splitlines(), self.after.decode().splitlines(), 2))
-        heads = [f"--- {self.file}", f"+++ {self.file}"] if changed else []
-        return "".join(f"{line}\n" for line in (*heads, *changed))
+    @property
+    def change(self) -> FileDiff:
+        """What is written, to be shown."""
+        text = text_change((self.before or b"").decode(), self.after.decode())
+        return FileDiff("ADDED" if self.before is None else "MODIFIED", str(self.file), text=text)
 
     def write(self) -> Path | None:
         """Write it; return where the old bytes are kept, None if there was no file. Raises InvalidInput, OSError."""

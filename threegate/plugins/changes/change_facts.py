@@ -21,8 +21,7 @@ from threegate.plugins.changes.run_later import LinkNames, is_source, why_link_r
 from threegate.plugins.changes.table import EXECUTABLE, LINK, ChangeSetError, Row, count_changes, same_bytes
 from threegate.plugins.changes.trees import Tree
 from threegate.request.shown_whole import why_not_plain
-from threegate.review.line_diff import differing
-from threegate.review.word_diff import changed_words
+from threegate.review.text_change import text_change
 
 _NO_TEXT: Final = re.compile("[\x00-\x08\x0e-\x1f\x7f\udc80-\udcff]")
 """Control characters that text does not have, and bytes that are not UTF-8 (as `surrogateescape` decodes them)."""
@@ -167,22 +166,13 @@ def path_diff(
             old, why = _old_bytes(project, row.path, limits.CHANGE_SHOWN_BYTES if stays else left, deleted=not stays)
         except OSError as error:
             why = f"it cannot be read ({error.strerror or type(error).__name__})"
-    text = text_change(old, change.read(stream, row.path) if stays else b"")
+    text = file_change(old, change.read(stream, row.path) if stays else b"")
     return PathDiff(text, why, 0 if stays else len(old))
 
 
-def text_change(old: bytes, new: bytes) -> TextChange | None:
-    """How one text becomes another; None if they are the same."""
-    before, before_ends = _lines(old)
-    after, after_ends = _lines(new)
-    if before_ends == after_ends:
-        pieces = differing(before, after)
-    else:  # the last lines are different ones, whatever is on them
-        pieces = differing([*before[:-1], *(f"{line}\n" for line in before[-1:])], after)
-    if not pieces:
-        return None
-    words = changed_words(before, after, pieces)
-    return TextChange(tuple(before), tuple(after), tuple(pieces), before_ends, after_ends, *words)
+def file_change(old: bytes, new: bytes) -> TextChange | None:
+    """How the bytes of a file become others; None if they are the same."""
+    return text_change(_decoded(old), _decoded(new))
 
 
 def _old_bytes(project: Tree, path: str, most: int, *, deleted: bool) -> tuple[bytes, str]:
@@ -200,16 +190,12 @@ def _old_bytes(project: Tree, path: str, most: int, *, deleted: bool) -> tuple[b
 
 def _why_no_text(data: bytes) -> str:
     """Why nobody could read these bytes as lines, in words; nothing for text, whatever is hidden in it."""
-    text = data.decode("utf-8", "surrogateescape")
+    text = _decoded(data)
     odd = len(text) - len(_NO_TEXT.sub("", text))
     if odd * limits.CHANGE_ODD_SHARE <= len(text):
         return ""
     return f"it is not text ({odd} of its {len(text)} characters are controls or not UTF-8)"
 
 
-def _lines(data: bytes) -> tuple[list[str], bool]:
-    """Lines without their ends, and whether the last one has an end."""
-    lines = data.decode("utf-8", "surrogateescape").split("\n")
-    if lines[-1]:
-        return lines, False
-    return lines[:-1], True
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

@@ -22,10 +22,11 @@ CODE: Final = "runs text or data as code"
 DECODES: Final = "decodes text"
 ENCODED: Final = "has encoded text"
 HOST: Final = "names a host that the old text does not have"
+INSTALL: Final = "runs when the package is installed"
 SKIPS: Final = "skips a test"
 UNCHECKED: Final = "a check of a test is gone"
 TEST: Final = "is a test that changes"
-ORDER: Final = (PROCESS, SHELL, NETWORK, CODE, DECODES, ENCODED, HOST, SKIPS)
+ORDER: Final = (PROCESS, SHELL, NETWORK, CODE, DECODES, ENCODED, HOST, INSTALL, SKIPS)
 """What a line can be marked with, in the order in which it is said."""
 
 _NAMES: Final[tuple[tuple[str, str], ...]] = (
@@ -133,6 +134,11 @@ _PATTERNS: Final[tuple[tuple[str, str, str], ...]] = (
         r"""\bbase64\s+(?:-d|-D|--decode)\b|\bxxd\s+-r|\bopenssl\s+(?:enc|base64)\s|\buudecode\s""",
     ),
     (DECODES, "Buffer", r"""\bBuffer\.from\s*\([^)]*,\s*["'](?:base64|hex)"""),
+    (
+        INSTALL,
+        "preinstall install postinstall prepare prepublish cmd",
+        r"""^\s*["'](?:(?:pre|post)?install|prepare|prepublish|(?:pre|post)-(?:install|update)-cmd)["']\s*:""",
+    ),
     (SKIPS, "Ignore Disabled ignore", r"""@(?:Ignore|Disabled)\b|#\[ignore\b"""),
 )
 """What is found, names of which one must be in the line, and what the line looks like."""
@@ -169,7 +175,11 @@ _LAST: Final = re.compile(r"\w{1,40}$")
 _REACH: Final = 60
 """Characters before a name that are looked at."""
 _CALLED: Final = re.compile(r"\s{0,8}\(\s{0,8}[^\s)]")
-_DEFINED: Final = re.compile(r"(?:\b(?:def|function|func|fn|sub|fun|void|int|static)\s{1,8}\*?|\.\s{0,8})$")
+_DEFINED: Final = re.compile(r"(?:\b(?:def|function|func|fn|sub|fun|int|static)\s{1,8}\*?|\.\s{0,8})$")
+_OF_NO_VALUE: Final = re.compile(r"\bvoid\s{1,8}\*?$")
+"""In JavaScript a call whose value is not used, elsewhere a definition."""
+_SCRIPTED: Final = frozenset(("fetch", "spawn", "eval", "Function"))
+"""Names of calls in JavaScript."""
 _COMMENTS: Final = {
     "#": frozenset("py pyi rb sh bash yml yaml toml pl r ex exs jl nim".split()),
     "//": frozenset("js mjs cjs jsx ts mts cts tsx go rs java kt c h cc cpp hpp cs swift scala dart".split()),
@@ -261,7 +271,10 @@ def _means(line: str, start: int, end: int, before: str, call: bool) -> bool:
             return False
         found = _LAST.search(joined.rstrip(".:>-?").rstrip())
         return found is not None and found[0] == before
-    return not call or (_CALLED.match(line, end) is not None and _DEFINED.search(head) is None)
+    if not call:
+        return True
+    defined = _DEFINED.search(head) or (line[start:end] not in _SCRIPTED and _OF_NO_VALUE.search(head))
+    return _CALLED.match(line, end) is not None and not defined
 
 
 def _encoded(run: str, line: str) -> bool:

@@ -19,15 +19,17 @@ from threegate.cli.invocation import (
     warn,
     workspace_here,
 )
-from threegate.cli.signing_options import KeyOption, NameOption, decision_here
+from threegate.cli.signing_options import KeyOption, NameOption, actor_here, decision_here
+from threegate.cli.signing_screens import reveal
 from threegate.cli.tab_completion import offer
-from threegate.core.errors import InvalidInput, Refused
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, Refused
 from threegate.core.workspace import Workspace
 from threegate.plugins.changes.action import Deliver
 from threegate.plugins.changes.projects import find_project, project_names, read_projects
 from threegate.plugins.changes.redraft import redraft as draft_again
 from threegate.plugins.changes.registered_projects import add_project, project_remarks, remove_project, typed_path
-from threegate.plugins.changes.take_part import take_part
+from threegate.plugins.changes.requested_change import change_of
+from threegate.plugins.changes.take_part import chosen_rows, take_part
 from threegate.plugins.changes.undo_command import undo
 from threegate.review.named_request import find_draft
 from threegate.review.reviewed_draft import open_reviewed_draft, read_draft
@@ -181,6 +183,14 @@ def take(
     context = context_here()
     draft = read_draft(context.workspace, find_draft(context.workspace, which, trail=context.trail))
     with open_reviewed_draft(context, draft, compared=False) as reviewed:
+        if (placed := draft.placed) is not None:
+            change = change_of(draft.path.name, reviewed.bound).change
+            rows = chosen_rows(change, only=paths or (), without=without or ())
+            actor, taken = actor_here(context, name, key), [row.path for row in rows]
+            told = reveal(context, draft, placed, yes=True, actor=actor, paths=taken, quiet=wants_json(json_))
+            if wants_json(json_):
+                emit_json(told)
+            raise typer.Exit(EXIT_REFUSED)
         done = take_part(
             context,
             reviewed,

@@ -65,6 +65,8 @@ def redraft(context: Context, reviewed: ReviewedDraft) -> Redrafted:
     be merged, Unavailable without git or without the inbox, OSError.
     """
     name, change = reviewed.draft.path.name, change_of(reviewed.draft.path.name, reviewed.bound)
+    if reviewed.draft.placed is not None:
+        raise InvalidInput(f"{name}: cannot be drafted again; have it proposed again")
     requester_folders = context.workspace.requester_folders(reviewed.owner)
     if not requester_folders.inbox.is_dir():
         raise Unavailable(f"{requester_folders.inbox}: the run that asked for this was removed; have it proposed again")

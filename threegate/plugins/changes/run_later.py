@@ -19,6 +19,8 @@ from threegate.core import limits
 from threegate.plugins.changes.file_kinds import SETTINGS, ending_of, kind_of
 from threegate.plugins.changes.project_paths import collision_key
 
+AGENT: Final = "an agent obeys it"
+HOOK: Final = "a hook of git or of another tool"
 _TABLE: Final[tuple[tuple[str, str], ...]] = (
     (
         "code that is not text: programs load it, and nobody reads it here",
@@ -38,7 +40,7 @@ _TABLE: Final[tuple[tuple[str, str], ...]] = (
         **/zuul.d/** **/concourse*.y*ml **/action.y*ml **/codefresh.y*ml **/sonar-project.properties **/.tekton/**""",
     ),
     (
-        "a hook of git or of another tool",
+        HOOK,
         """.githooks/** .husky/** hooks/** scripts/hooks/** **/githooks/** **/git-hooks/** .pre-commit-config.yaml
         .pre-commit-hooks.yaml **/lefthook*.y*ml .lefthook.yml .overcommit.yml .lintstagedrc* **/.gitattributes
         .lefthook/** **/.hgrc **/cvs/** **/hook/build.dart **/hook/link.dart **/pre_gen_project.*
@@ -136,7 +138,7 @@ _TABLE: Final[tuple[tuple[str, str], ...]] = (
         **/*.ipr **/tasks.vs.json **/launch.vs.json **/autorun.inf **/desktop.ini **/.tmux.conf **/init.vim""",
     ),
     (
-        "an agent obeys it",
+        AGENT,
         """**/agents.md **/agent.md **/agents.*.md **/claude.md **/claude.*.md **/gemini.md **/qwen.md **/codex.md
         **/copilot.md **/crush.md **/warp.md **/jules.md **/iflow.md **/grok.md **/conventions.md **/replit.md
         **/.mcp.json **/mcp*.json **/.claude/** **/.codex/** **/.gemini/** **/.qwen/** **/.opencode/**

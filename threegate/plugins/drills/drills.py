@@ -25,6 +25,7 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.core.file_names import is_agent_run_id, is_request_name
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
+from threegate.plugins.drills.change_drills import change_drills, projects
 from threegate.plugins.drills.drill_plants import Planted, plants
 from threegate.plugins.drills.kinds import DrillEnded, DrillPlaced, DrillSet
 from threegate.plugins.drills.placed_drill import (
@@ -50,6 +51,7 @@ from threegate.trail.trail import LockedTrail
 DRILL: Final = "threegate-drill/1"
 _SLUG = re.compile(r"TR-[0-9]{8}-[0-9]{6}Z-([a-z0-9-]{1,64})(?:\.[0-9]+)?\.md")
 _DIGITS = re.compile(r"[0-9]{8}-?[tT]?[0-9]{4,6}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _MODE = 0o600
 
 
@@ -95,25 +97,27 @@ def due_utc(index: TrailIndex, every: int) -> datetime | None:
 
 
 def place_drill(context: Context, *, chance: Random | None = None) -> Drill | None:
-    """Make a drill from a recently finished request and place it among the drafts; None if none can be made.
+    """Make a drill from a recently finished request, or from a project, and place it among the drafts; None if none can
+    be made.
 
     Raises TrailError, Unavailable, OSError.
     """
-    chance = chance or SystemRandom()
+    chance, workspace = chance or SystemRandom(), context.workspace
+    with context.trail.locked() as held:
+        if not held.index.drills.on or held.index.drills.open is not None:
+            return None  # before anything is put beside an open one
     made = next(_made(context, chance), None)
     if made is None:
         return None
-    drill, data = made
-    workspace = context.workspace
+    drill, data, archive = made
     with context.trail.locked() as held:
         known = held.index.history(drill.request_id) is not None or held.index.id_used(drill.request_id)
         if known or not held.index.drills.on or held.index.drills.open is not None:
             return None
         placed = DrillPlaced(commitment=drill.commitment, ids_sha256=(sha256_hex(drill.request_id.encode()),))
         moves.announce(held, placed, actor="daemon")
-        if not drills_folder(workspace).is_dir():
-            durable.make_folder(drills_folder(workspace), 0o700)
         remove_files(workspace)  # leftovers of a crash
+        _keep(workspace, archive)
         durable.deliver(drills_folder(workspace) / PLAN, drill.to_bytes(), _MODE)
         durable.deliver(drill.file(workspace), data, _MODE)
     return drill
@@ -126,15 +130,16 @@ def settle_drill(context: Context) -> Outcome | None:
     Returns how it ended, None if it did not. Raises TrailError, OSError.
     """
     workspace = context.workspace
+    moved = (placed := read_drill(workspace)) is not None and _moved_on(context, placed)
     with context.trail.locked() as held:
         drill, open_ = read_drill(workspace), held.index.drills.open
         if open_ is None:
             remove_files(workspace)
             return None
         ttl = context.policy.settings.approval.draft_ttl
-        if drill is None or drill.commitment != open_ or _digest(drill.file(workspace)) != drill.request_sha256:
+        if drill is None or drill.commitment != open_ or not _as_placed(workspace, drill):
             outcome: Outcome = "lost"
-        elif ttl and held.now.timestamp() > drill.file(workspace).stat().st_ctime + ttl:
+        elif (moved and drill == placed) or _is_late(workspace, drill, held.now.timestamp(), ttl):
             outcome = "expired"
         else:
             if os.path.lexists(drill.listed(workspace)):
@@ -142,6 +147,43 @@ def settle_drill(context: Context) -> Outcome | None:
             return None
         _end_open(workspace, held, outcome, "daemon")
     return outcome
+
+
+def _moved_on(context: Context, drill: Drill) -> bool:
+    """Whether the project of a change set is not the one any more that it was made from, so that nobody can take it."""
+    if not drill.path:
+        return False
+    try:
+        data = durable.read_regular(drill.file(context.workspace), max_bytes=limits.REQUEST_BYTES)
+        with view_draft(context, _as_draft(context.workspace, drill, data)) as reviewed:
+            return reviewed.unfit is not None
+    except (Refused, InvalidInput):
+        return True
+
+
+def _is_late(workspace: Workspace, drill: Drill, now: float, ttl: int) -> bool:
+    """Whether nobody decided on it in time."""
+    return ttl > 0 and now > drill.file(workspace).stat().st_ctime + ttl
+
+
+def _as_placed(workspace: Workspace, drill: Drill) -> bool:
+    """Whether its files are those that were placed; the input of a change set has its digest as its name."""
+    folder = drills_folder(workspace)
+    named = [name for name in os.listdir(folder) if _SHA256.fullmatch(name)] if drill.path else []
+    return (
+        _digest(drill.file(workspace)) == drill.request_sha256
+        and len(named) == bool(drill.path)
+        and all(_digest(folder / name, limits.INPUT_FILE_BYTES) == name for name in named)
+    )
+
+
+def _keep(workspace: Workspace, archive: bytes) -> None:
+    """Make the folder of drills and put a `changes.tar` there, if there is one. Raises OSError."""
+    folder = drills_folder(workspace)
+    if not folder.is_dir():
+        durable.make_folder(folder, 0o700)
+    if archive:
+        durable.overwrite(folder / sha256_hex(archive), archive, _MODE)
 
 
 def _rename(workspace: Workspace, drill: Drill) -> None:
@@ -172,9 +214,9 @@ def _end_open(workspace: Workspace, held: LockedTrail, outcome: Outcome, actor: 
         end_drill(workspace, held, drill, outcome, actor)
 
 
-def _digest(path: Path) -> str:
+def _digest(path: Path, most: int = limits.REQUEST_BYTES) -> str:
     try:
-        return sha256_hex(durable.read_regular(path, max_bytes=limits.REQUEST_BYTES))
+        return sha256_hex(durable.read_regular(path, max_bytes=most))
     except OSError:
         return ""
 
@@ -182,14 +224,29 @@ def _digest(path: Path) -> str:
 # ---- making a drill
 
 
-def _made(context: Context, chance: Random) -> Iterator[tuple[Drill, bytes]]:
-    """Drills that could be placed, each with its bytes."""
+def _made(context: Context, chance: Random) -> Iterator[tuple[Drill, bytes, bytes]]:
+    """Drills that could be placed, each with the bytes of its draft and, for a change set, of its `changes.tar`. Where
+    there are projects, every second one is a change set.
+    """
+    ways = [_of_requests, change_drills]
+    if projects(context) and chance.random() < 0.5:
+        ways.reverse()
+    for way in ways:
+        for drill, data, archive in way(context, chance):
+            if archive:  # what shows it reads it there
+                _keep(context.workspace, archive)
+            if _can_be_shown(context, drill, data):
+                yield drill, data, archive
+            elif archive:
+                remove_files(context.workspace)
+
+
+def _of_requests(context: Context, chance: Random) -> Iterator[tuple[Drill, bytes, bytes]]:
     sources = list(_sources(context))
     inputs = [item for request, _, _ in sources for item in request.inputs]
     for source in chance.sample(sources, len(sources)):
-        for made in drills_of(context, *source, inputs, chance):
-            if _can_be_shown(context, *made):
-                yield made
+        for drill, data in drills_of(context, *source, inputs, chance):
+            yield drill, data, b""
 
 
 def drills_of(
@@ -240,12 +297,16 @@ def _means(read: Request, planted: Planted) -> bool:
 
 def _can_be_shown(context: Context, drill: Drill, data: bytes) -> bool:
     """Whether it opens like any other draft."""
-    draft = Draft(drill.listed(context.workspace), data, (0, 0, 0, 0, 0), drill.owner, drill)
+    draft = _as_draft(context.workspace, drill, data)
     try:
-        with view_draft(context, draft):
-            return not os.path.lexists(draft.path)
+        with view_draft(context, draft) as reviewed:
+            return reviewed.unfit is None and not os.path.lexists(draft.path)
     except (Refused, InvalidInput):
         return False
+
+
+def _as_draft(workspace: Workspace, drill: Drill, data: bytes) -> Draft:
+    return Draft(drill.listed(workspace), data, (0, 0, 0, 0, 0), drill.owner, drill)
 
 
 def _sources(context: Context) -> Iterator[tuple[Request, str, int | str]]:

@@ -67,8 +67,9 @@ class DrillEnded(Payload):
 
     commitment: str | None = None
     outcome: str | None = None
-    """``caught`` (rejected), ``missed`` (the answer was yes), ``expired``, ``withdrawn`` (drills were switched off) or
-    ``lost`` (its files are gone or were changed)."""
+    """``caught`` (rejected, or the planted file was left out), ``missed`` (the answer was yes), ``expired`` (or its
+    project moved on), ``withdrawn`` (drills were switched off) or ``lost`` (its files are gone or were changed).
+    """
     salt: str | None = None
     """None where it is lost."""
     drill_id: str | None = None
@@ -76,7 +77,7 @@ class DrillEnded(Payload):
     request_sha256: str | None = None
     """Digest of the draft's bytes."""
     source: str | None = None
-    """Id of the request that it was made from."""
+    """Id of the request that it was made from, or ``project NAME`` for a change set that was made of one."""
     planted: str | None = None
     """The kind of the planted change."""
     line: str | None = None

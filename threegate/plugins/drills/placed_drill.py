@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 Outcome = Literal["caught", "missed", "expired", "withdrawn", "lost"]
 PLAN: Final = "plan.json"
+OF_PROJECT: Final = "project "
+"""What `Drill.source` begins with where it is a change set; no id of a request does."""
 
 
 def drills_folder(workspace: Workspace) -> Path:
@@ -52,11 +55,11 @@ class Drill:
     request_id: str
     request_sha256: str
     source: str
-    """Id of the request that it was made from."""
+    """Id of the request that it was made from, or ``project NAME`` for a change set that was made of one."""
     planted: str
     """The kind of the planted change."""
     line: str
-    """The planted change."""
+    """The planted change; of a change set the path comes first."""
     salt: str
 
     @property
@@ -69,6 +72,15 @@ class Drill:
     def commitment(self) -> str:
         """What the trail says about it while it is open."""
         return drill_commitment(**self.revealed)
+
+    @property
+    def path(self) -> str:
+        """The path with the planted line, where it is a change set."""
+        return self.line.partition(": ")[0] if self.source.startswith(OF_PROJECT) else ""
+
+    def inputs(self, workspace: Workspace) -> Path:
+        """Where its inputs are: those of a change set beside it, any other's are the pinned ones of its source."""
+        return drills_folder(workspace) if self.path else workspace.inputs
 
     def file(self, workspace: Workspace) -> Path:
         """Where its bytes are."""
@@ -84,13 +96,23 @@ class Drill:
         return json.dumps(asdict(self), sort_keys=True).encode()
 
     def answer(
-        self, context: Context, data: bytes, *, yes: bool, actor: str, reading: Reading | None = None, reason: str = ""
+        self,
+        context: Context,
+        data: bytes,
+        *,
+        yes: bool,
+        actor: str,
+        paths: Collection[str] | None = None,
+        reading: Reading | None = None,
+        reason: str = "",
     ) -> Answer:
         """End it, because an operator decided on it; they then learn what it was. No key is needed.
 
         Raises Refused (drill_over) if it had already ended, TrailError, OSError.
         """
-        outcome: Outcome = "missed" if yes else "caught"
+        # Whoever leaves the planted file out caught it, and whoever finds fault with another file did not.
+        meant = not self.path or paths is None or any(_is_within(self.path, path) for path in paths)
+        outcome: Outcome = "missed" if yes == meant else "caught"
         with context.trail.locked() as held:
             as_placed = self.commitment == held.index.drills.open and sha256_hex(data) == self.request_sha256
             if not as_placed:
@@ -103,6 +125,12 @@ class Drill:
             line=self.line,
             told={"drill": outcome, "planted": self.planted, "line": self.line, "of": self.source},
         )
+
+
+def _is_within(path: str, asked: str) -> bool:
+    """Whether a path is the one that was asked for, or in that folder."""
+    asked = asked.removeprefix("./").rstrip("/")
+    return path == asked or path.startswith(f"{asked}/")
 
 
 def read_drill(workspace: Workspace) -> Drill | None:

@@ -9,10 +9,12 @@ import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from threegate.acts.pinning import check_pinned, pin, texts_to_pin
 from threegate.approval.signature import KeySource, sign_statement
 from threegate.approval.signer import verify_signer
 from threegate.approval.ssh_wire import NAMESPACE_ACT
 from threegate.approval.statement import Act, format_utc, render_signed
+from threegate.approval.way import POLICY_PARTS
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.durable import disk_reserve
@@ -20,9 +22,10 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.core.screen_parts import Field, Item, Note, Section
 from threegate.launch.approved_file import Approved
 from threegate.launch.context import Context
+from threegate.launch.launch_facts import changed_standing
 from threegate.launch.launch_problem import read_operators
 from threegate.plugins.grants.grant import GRANT_TYPE, Grant, refuse_write, terms
-from threegate.plugins.grants.grants_kinds import Granted, GrantRevoked, grant_path
+from threegate.plugins.grants.grants_kinds import Granted, GrantRevoked, grant_path, policy_path
 from threegate.plugins.grants.near_misses import examples, said_value
 from threegate.plugins.grants.section import GrantSettings
 from threegate.plugins.grants.standing_grants import find_grant, parse_grant
@@ -110,7 +113,11 @@ def sign_grant(
     grant = parse_grant(data)
     operators = read_operators(context.workspace)
     fingerprint = verify_signer(statement, grant.signed.signature, name, NAMESPACE_ACT, operators, at=(now,))
-    with context.trail.locked() as held:
+    with (
+        context.trail.locked() as held,
+        texts_to_pin(context.workspace, context.policy.standing_document) as texts,
+    ):
+        check_pinned(context.workspace, texts)
         # The signer was checked by what these files say, so the trail must know them as they are.
         if operators.problem is not None or operators.digests != held.index.operators:
             raise Refused("operators_changed", "operators is not what the trail last recorded")
@@ -128,10 +135,14 @@ def sign_grant(
                 expires_utc=format_utc(grant.expires_utc),
                 key=fingerprint,
                 nonce=act.nonce,
-                files={grant_path(grant.id): sha256_hex(data)},
+                files={
+                    grant_path(grant.id): sha256_hex(data),
+                    policy_path(grant.policy_sha256): grant.policy_sha256,
+                },
             ),
             actor=f"operator:{name}",
         )
+        pin(context.workspace, texts)
         durable.deliver(folder / f"{grant.id}.grant", data, _MODE)
     return grant
 
@@ -196,6 +207,13 @@ def refuse_off(context: Context) -> None:
     """Raises Refused (grants_off)."""
     if not context.policy.settings.section(GrantSettings).allow:
         raise Refused("grants_off", "grants are off: set grants.allow = true in threegate.toml first")
+
+
+def why_void(context: Context, grant: Grant) -> str | None:
+    """What of the policy changed since a grant, by name; None while it is the same."""
+    if grant.policy_sha256 == context.policy.standing:
+        return None
+    return ", ".join(changed_standing(context.workspace, context.policy, grant.policy_sha256)) or POLICY_PARTS
 
 
 def revoke_grant(context: Context, which: str, *, actor: str) -> Grant:

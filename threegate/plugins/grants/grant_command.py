@@ -25,7 +25,14 @@ from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acti
 from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import parse_duration
-from threegate.plugins.grants.giving import finished_request, grant_sections, new_grant, refuse_off, revoke_grant
+from threegate.plugins.grants.giving import (
+    finished_request,
+    grant_sections,
+    new_grant,
+    refuse_off,
+    revoke_grant,
+    why_void,
+)
 from threegate.plugins.grants.grant import Grant
 from threegate.plugins.grants.past_requests import past_requests, waiting_jobs
 from threegate.plugins.grants.standing_grants import Standing, find_grant, list_grants
@@ -238,13 +245,13 @@ def show(
     which: GrantId,
     json_: JsonFlag = False,
 ) -> None:
-    """Show everything a grant is bound to.
+    """Show everything a grant is bound to, and what of that changed.
 
     Example: threegate grant show 3f9c
     """
-    workspace = workspace_here()
-    standing = find_grant(workspace, Trail(workspace), which)
-    value = _json(standing)
+    context = context_here()
+    standing = find_grant(context.workspace, context.trail, which)
+    value = {**_json(standing), "changed": why_void(context, standing.grant)}
     if wants_json(json_):
         emit_json(value)
         return

@@ -13,7 +13,7 @@ from typing import Final
 
 from threegate.approval.facts import Check, LaunchFacts, Under
 from threegate.approval.ssh_wire import MalformedError
-from threegate.approval.way import Given, Way, tried
+from threegate.approval.way import Given, Way, changed_since, tried
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.plugins.grants.grant import Grant, covers, is_grant, refuse_write
@@ -72,7 +72,9 @@ def check_grant_terms(facts: LaunchFacts, grant: Grant) -> str:
     if (act.workspace_id, act.epoch) != (facts.workspace_id, facts.epoch):
         raise Refused("workspace_mismatch", "the grant was given in another workspace, or before its adoption")
     if grant.policy_sha256 != facts.standing_sha256:
-        raise Refused("policy_changed", "settings, contracts or versions changed since the grant")
+        given = f"the grant {grant.id[:16]} was given"
+        changed = facts.changed_standing(grant.policy_sha256)
+        raise Refused("policy_changed", changed_since(facts, changed, when=given))
     refuse_write(facts.job, allowed=settings.allow_write)
     if grant.owner != facts.owner:
         raise Refused("grant_mismatch", "the draft has another owner than the grant names")

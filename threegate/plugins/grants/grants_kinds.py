@@ -29,7 +29,9 @@ class Granted(Covering):
     """Fingerprint of the key, ``SHA256:…``."""
     nonce: str | None = None
     files: Mapping[str, str] | None = None
-    """Digest of the grant's file, by its path."""
+    """Digest of the grant's file, and of its policy as it is kept among the pinned inputs, by their paths. Lines of an
+    earlier version have no policy.
+    """
 
     def sentence(self) -> str:
         uses = f", for at most {self.max_uses} runs" if self.max_uses is not None else ""
@@ -60,6 +62,11 @@ class GrantRevoked(CoveringEnded):
 def grant_path(grant: str) -> str:
     """Where the file of a grant is, below tool-exec/."""
     return f"grants/{grant}.grant"
+
+
+def policy_path(sha256: str) -> str:
+    """Where the policy of a grant is kept, below tool-exec/."""
+    return f"inputs/{sha256}"
 
 
 KINDS: Final = (Granted, GrantRevoked)

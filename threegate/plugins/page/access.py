@@ -39,6 +39,8 @@ class PageRequest:
     headers: Mapping[str, Sequence[str]]
     writes: bool = False
     """Whether it is a POST."""
+    linked: bool = False
+    """Whether it is for a page that a mail or another site may link to."""
 
 
 def refusal(asked: PageRequest, origin: str = "") -> str:
@@ -59,7 +61,7 @@ def _site_refusal(asked: PageRequest, origin: str) -> str:
     origins = tuple(asked.headers.get("origin", ()))
     if origins not in ((), (origin,)) or (asked.writes and not origins):
         return "the page is not shown to other pages"
-    return _fetch_refusal(asked.headers)
+    return _fetch_refusal(asked.headers, linked=asked.linked and not asked.writes)
 
 
 def _local_refusal(asked: PageRequest) -> str:
@@ -81,16 +83,19 @@ def _local_refusal(asked: PageRequest) -> str:
     return _fetch_refusal(asked.headers)
 
 
-def _fetch_refusal(headers: Mapping[str, Sequence[str]]) -> str:
-    """Check the browser's Fetch Metadata headers. A browser that sends none is judged by the other checks."""
-    site = headers.get("sec-fetch-site", ("none",))
-    if tuple(site) not in (("none",), ("same-origin",)):
+def _fetch_refusal(headers: Mapping[str, Sequence[str]], *, linked: bool = False) -> str:
+    """Check the browser's Fetch Metadata headers. A browser that sends none is judged by the other checks.
+
+    `linked`: another site may open it as a whole page (and still not embed, fetch or prefetch it).
+    """
+    site = tuple(headers.get("sec-fetch-site", ("none",)))
+    if site not in (("none",), ("same-origin",)) and not (linked and site in (("cross-site",), ("same-site",))):
         return "the page must be opened from a terminal or the address bar, not from another page"
     destination = tuple(headers.get("sec-fetch-dest", ("document",)))
     mode = tuple(headers.get("sec-fetch-mode", ("navigate",)))
     whole = destination == ("document",) and mode == ("navigate",)
     own_look = destination == ("empty",) and mode in (("cors",), ("same-origin",))
-    if not (whole or (own_look and tuple(site) == ("same-origin",))):
+    if not (whole or (own_look and site == ("same-origin",))):
         return "the page cannot be embedded in another one"
     if any("prefetch" in value for name in ("purpose", "sec-purpose") for value in headers.get(name, ())):
         return "the page cannot be prefetched"

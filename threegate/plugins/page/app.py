@@ -109,7 +109,7 @@ class Guard:
         """`origin`: of a page that accepts passkeys, and therefore POST."""
         self._inner, self._sessions, self._count, self._origin = inner, sessions, count, origin
         self._methods = ("GET", "HEAD", "POST") if origin else ("GET", "HEAD")
-        self._open = ("", "login", "enrol") if origin else ("login",)
+        self._open = ("", "login", "enrol", "draft") if origin else ("login",)
         # Every account of this machine has the operator's address: whoever has a link that works logs in all the same.
         self._counts_itself = () if origin else ("login",)
         self._headers = PASSKEY_HEADERS if origin else HEADERS
@@ -130,11 +130,14 @@ class Guard:
     def _refuse(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         client, server = scope.get("client") or ("", 0), scope.get("server") or ("", 0)
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        first = path.removeprefix("/").partition("/")[0]
         asked = PageRequest(
             client[0],
             (server[0], server[1]),
             {name: headers.getlist(name) for name in headers},
             scope["method"] == "POST",
+            linked=first == "draft",
         )
         # First where it comes from, then what it does, then who it is; whoever has a session is not counted.
         if why := refusal(asked, self._origin):
@@ -143,8 +146,6 @@ class Guard:
             response = message(405, "Not done", "The page is read-only.")
             response.headers["Allow"] = ", ".join(self._methods)
             return response
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        first = path.removeprefix("/").partition("/")[0]
         if self._sessions.holds(first, headers.getlist("cookie")):
             return None
         if first not in self._counts_itself and (seconds := self._count(client[0])):
@@ -171,7 +172,7 @@ def not_logged_in(origin: str = "") -> Response:
     return message(403, "You are not logged in", f"Log in with your passkey: {origin}/page/" if origin else LOGIN)
 
 
-def message(status: int, title: str, text: str) -> HTMLResponse:
-    """A page with one line."""
+def message(status: int, title: str, text: str, *, login: str = "") -> HTMLResponse:
+    """A page with one line, and a link to log in if `login` is its address."""
     phrase = HTTPStatus(status).phrase
-    return HTMLResponse(render("message.html", title=title, text=text, phrase=phrase), status_code=status)
+    return HTMLResponse(render("message.html", title=title, text=text, phrase=phrase, login=login), status_code=status)

@@ -8,22 +8,24 @@ Foreign words are only in `TableRow.words` of a row with a mark, already escaped
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Literal, NamedTuple
 
-from threegate.approval.shown.escaped_lines import shown, visible
+from threegate.approval.shown.escaped_lines import CodeLine, DiffRow, colours_of, lexer_of, shown, visible
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.file_diff import DiffLine, Fold, Mark, TextChange
 from threegate.core.screen_parts import FileDiff, Item, Note, Section
+from threegate.core.syntax_colours import LexerProcess
 
 
 class Words(NamedTuple):
-    """A part of a line, and whether it is what changed within the line."""
+    """A part of a line, and whether it is what changed within the line; otherwise it may have a style of code."""
 
     text: str
     changed: bool = False
+    style: str = ""
 
 
 class TableRow(NamedTuple):
@@ -137,6 +139,64 @@ def table_pages(text: TextChange, marks: Sequence[Mark] = ()) -> Iterator[tuple[
         yield tuple(page)
 
 
+def with_colours(parts: Sequence[PagePart]) -> list[PagePart]:
+    """The same with colours in the files whose lines are on the page of the request."""
+    with LexerProcess() as process:
+        return [
+            replace(
+                part,
+                blocks=tuple(
+                    block
+                    if block.file is None or not block.file.here
+                    else replace(block, file=_of_page(block.file, 1, process))
+                    for block in part.blocks
+                ),
+            )
+            for part in parts
+        ]
+
+
+def page_with_colours(file: ShownFile, page: int) -> ShownFile:
+    """The same with colours on one of its pages, from 1."""
+    with LexerProcess() as process:
+        return _of_page(file, page, process)
+
+
+def _of_page(file: ShownFile, page: int, process: LexerProcess) -> ShownFile:
+    lexer = lexer_of(file.diff.path)
+    if not lexer or not file.pages:
+        return file
+    rows = list(file.pages[page - 1])
+    places = [at for at, row in enumerate(rows) if row.mark]
+    numbers = (0, 0)
+    lines: list[CodeLine] = []
+    for at in places:
+        numbers = (rows[at].old, rows[at].new) if rows[at].old or rows[at].new else numbers
+        line = DiffRow(rows[at].text)
+        line.start, line.lexer, line.mark, line.numbers = 0, lexer, rows[at].mark, numbers
+        lines.append(line)
+    for at, found in zip(places, colours_of(process, lines) if lines else (), strict=False):
+        rows[at] = rows[at]._replace(words=tuple(_styled(rows[at].words, found)))
+    return replace(file, pages=(*file.pages[: page - 1], tuple(rows), *file.pages[page:]))
+
+
+def _styled(words: Iterable[Words], colours: Iterable[tuple[int, int, str]]) -> Iterator[Words]:
+    """The words in pieces with their styles; what changed keeps its own look."""
+    spans, start = list(colours), 0
+    for part in words:
+        at, end = start, start + len(part.text)
+        for low, high, style in () if part.changed else spans:
+            if max(low, at) < min(high, end):
+                if at < low:
+                    yield Words(part.text[at - start : low - start])
+                at = max(low, at)
+                yield Words(part.text[at - start : min(high, end) - start], style=style)
+                at = min(high, end)
+        if at < end:
+            yield part._replace(text=part.text[at - start :])
+        start = end
+
+
 def _rows(text: TextChange, marks: Sequence[Mark]) -> Iterator[TableRow]:
     marked: dict[tuple[bool, int], tuple[int, ...]] = {}
     for place, mark in enumerate(marks):
@@ -183,7 +243,7 @@ def _cells(words: Iterable[Words]) -> Iterator[tuple[Words, ...]]:
     """The same in cells of at most PAGE_DIFF_CELL_CHARS characters; at least one."""
     cell: list[Words] = []
     room = limits.PAGE_DIFF_CELL_CHARS
-    for text, changed in words:
+    for text, changed, _ in words:
         while text:
             if not room:
                 yield tuple(cell)

@@ -20,6 +20,7 @@ from threegate.core.errors import Unavailable
 from threegate.core.extras import missing_extra
 from threegate.core.settings import Settings
 from threegate.daemon.plugin_work import DaemonParts, WaitingDraft, Work
+from threegate.plugins.page.draft_links import DraftLinks
 from threegate.plugins.page.section import NotifySettings
 from threegate.request.exposure import Exposure
 from threegate.request.job import effective_risk
@@ -49,12 +50,19 @@ class Notices(Work):
         self._queue: queue.Queue[tuple[tuple[Target, ...], str, str] | None] = queue.Queue(_WAITING)
         self._thread: threading.Thread | None = None
         self._beginning = threading.Lock()
+        self._links = DraftLinks(daemon.workspace)
 
     def draft_waits(self, *draft: *WaitingDraft) -> None:
         settings = self._daemon.settings()
         operators, _ = targets(settings)
         if operators:
-            self._put(operators, *waiting_text(settings, *draft))
+            self._put(operators, *waiting_text(settings, *draft, link=self._link(settings, *draft)))
+
+    def look(self) -> None:
+        try:
+            self._links.end_old(keep=self._daemon.settings().section(NotifySettings).link)
+        except OSError as error:
+            self._daemon.log.say("notice", what=f"the old links cannot be removed ({error.strerror})")
 
     def request_ended(self, request_id: str, status: str) -> None:
         _, requesters = targets(self._daemon.settings())
@@ -69,6 +77,18 @@ class Notices(Work):
             except queue.Full:
                 return
             self._thread.join(_CLOSE_SECONDS)
+
+    def _link(self, settings: Settings, *draft: *WaitingDraft) -> str:
+        """The link for a notice; empty if none is wanted or none can be made: the notice is sent all the same."""
+        origin = settings.approval.passkey_origin
+        if not (settings.section(NotifySettings).link and origin):
+            return ""
+        _, request, _, _, run, _ = draft
+        try:
+            return self._links.new(origin, request, run)
+        except OSError as error:
+            self._daemon.log.say("notice", what=f"it has no link: that cannot be stored ({error.strerror})")
+            return ""
 
     def _put(self, to: tuple[Target, ...], title: str, body: str) -> None:
         # Requests end in threads of their own; two of them must not start two senders.
@@ -105,8 +125,10 @@ def waiting_text(
     owner: Owner | None,
     run: KnownRun | None,
     changed_ns: int,
+    *,
+    link: str = "",
 ) -> tuple[str, str]:
-    """Title and body of the notice about a waiting draft: the first lines of its card."""
+    """Title and body of the notice about a waiting draft: the first lines of its card, and our own link to it."""
     risk = effective_risk(request, exposure)
     names = requesters(settings, run)
     who = plain(requester_of(request, names, owner))
@@ -123,6 +145,7 @@ def waiting_text(
         f"it says: '{plain(request.purpose)}'",
         *([f"refused if not decided by {until}"] if until else []),
         f"read it: threegate review ({file_name})",
+        *([f"or: {link}"] if link else []),
     )
     return f"A request is waiting for approval, risk {risk}", "\n".join(lines)
 
@@ -166,6 +189,10 @@ def send_test(settings: Settings) -> tuple[list[str], list[str]]:
     if not operators and not requesters:
         raise Unavailable("no URL is set: threegate.toml has none in notify.urls; docs/notices.md has recipes")
     taken, problems = [], []
+    if settings.section(NotifySettings).link and not settings.approval.passkey_origin:
+        problems.append(
+            "notify.link: no notice has a link; set approval.passkey_origin (docs/approve-from-elsewhere.md)"
+        )
     for target in (*operators, *requesters):
         problem = send(target, "A test of ThreeGate", "Notices arrive here. Nothing is waiting for you.")
         if problem is None:

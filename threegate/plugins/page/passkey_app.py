@@ -7,11 +7,12 @@ minutes after the passkey confirmed who uses it, ending a draft that the page sh
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -36,6 +37,7 @@ from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.plugins.page.access import Challenges, Sessions, set_cookie
 from threegate.plugins.page.app import Guard, look_routes, message, not_logged_in, routed
+from threegate.plugins.page.draft_links import linked_draft
 from threegate.plugins.page.page_login import enrolling, leave_passkey
 from threegate.plugins.page.page_templates import render
 from threegate.plugins.page.passkeys import read_made_passkey
@@ -43,13 +45,19 @@ from threegate.plugins.page.unsigned_acts import unsigned_act
 from threegate.plugins.page.views import Missing, Views
 from threegate.plugins.serve.connections import read_body
 from threegate.plugins.serve.rate_limit import RateLimit
-from threegate.review.draft_sources import placed_at
+from threegate.review.draft_sources import Answer, PlacedDraft
 from threegate.review.request_view import RequestView
-from threegate.review.reviewed_draft import ReviewedDraft, open_reviewed_draft, read_draft
+from threegate.review.reviewed_draft import Draft, ReviewedDraft, open_reviewed_draft, read_draft
 from threegate.review.status import RequestEntry, is_draft_folder
 
 _ASSERTION = {"credential", "authenticator_data", "client_data", "signature"}
+_NOWHERE: Final = (
+    "This link leads nowhere",
+    "Its draft may have been decided, changed or expired, or a later notice has a newer link.",
+)
+"""The same for every link that does not lead to a waiting draft: title and text."""
 _LOGIN_TYPE = "threegate-login/1"
+_YES_TYPE = "threegate-yes/1"
 
 
 def create_passkey_server(
@@ -74,16 +82,6 @@ class _PasskeyViews(Views):
         super().__init__(workspace)
         self._origin, self._sessions = origin, sessions
 
-    def _entries(self, group: str) -> list[RequestEntry]:
-        """Operators who sign with a passkey get no drafts that are never signed."""
-        return [entry for entry in super()._entries(group) if placed_at(self._workspace, entry.path) is None]
-
-    def entry(self, request: Request) -> RequestEntry:
-        entry = super().entry(request)
-        if placed_at(self._workspace, entry.path) is not None:
-            raise Missing("it is no longer in this folder: find it in the lists")
-        return entry
-
     def _render(self, request: Request, template: str, **values: Any) -> str:
         view = request.path_params["view"]
         try:
@@ -107,11 +105,16 @@ class _PasskeyViews(Views):
 
         def seen(reviewed: ReviewedDraft) -> None:
             unsigned["draft"] = sha256_hex(reviewed.draft.data)
-            statement = seal(self.context(), reviewed, name).statement.to_bytes()
+            namespace = NAMESPACE_APPROVAL
+            if reviewed.draft.placed is not None:  # no approval of it is ever made, not even to be signed
+                shown_utc = datetime.now(UTC).isoformat()
+                statement, namespace = _yes_to_placed(self._origin, reviewed.draft, name, shown_utc), NAMESPACE_LOGIN
+            else:
+                statement = seal(self.context(), reviewed, name).statement.to_bytes()
             signing.update(
                 **who,
                 statement=encode_base64url(statement),
-                challenge=challenge_of(statement, NAMESPACE_APPROVAL),
+                challenge=challenge_of(statement, namespace),
                 to=f"{base}/approve/{place}",
             )
 
@@ -134,6 +137,8 @@ class _PasskeyPage:
             [
                 Route("/", self._show_login, methods=["GET"]),
                 Route("/login", self._answer(self._log_in), methods=["POST"]),
+                Route("/draft/{handle}", self._show_linked_login, methods=["GET"]),
+                Route("/draft/{handle}", self._answer(self._log_in_to_draft), methods=["POST"]),
                 Route("/enrol/{code}", self._show_enrolment, methods=["GET"]),
                 Route("/enrol/{code}", self._answer(self._enrol), methods=["POST"]),
                 Route("/{view}/approve/{folder}/{key}", self._answer(self._approve), methods=["POST"]),
@@ -171,15 +176,48 @@ class _PasskeyPage:
         return answer
 
     async def _show_login(self, _request: Request) -> Response:
+        return self._login_page("/page/login")
+
+    async def _show_linked_login(self, request: Request) -> Response:
+        """The login of a link in a notice. It is looked up and not changed: mail scanners open it first."""
+        began = time.monotonic()
+        try:
+            found = await run_in_threadpool(self._linked, request)
+        except (ThreeGateError, OSError):
+            found = None
+        if found is not None:
+            return self._login_page("")
+        await asyncio.sleep(max(0.0, began + limits.DRAFT_LINK_MISS_SECONDS - time.monotonic()))
+        return message(404, *_NOWHERE, login="/page/")
+
+    def _linked(self, request: Request) -> RequestEntry | None:
+        """Raises InvalidInput, OSError."""
+        return linked_draft(self._workspace, self._workspace.load_settings(), request.path_params["handle"])
+
+    def _login_page(self, to: str) -> Response:
+        """The login, which is sent to `to`; to the page's own address if that is empty."""
         host, _ = parse_origin(self._origin)
+        form = self._login_form()
         return Response(
-            render("passkey_login.html", origin=self._origin, rp=host, **self._login_form()), media_type="text/html"
+            render("passkey_login.html", origin=self._origin, rp=host, to=to, **form), media_type="text/html"
         )
 
     def _log_in(self, _request: Request, data: bytes) -> Response:
-        entry, credential, verified = self._confirmed(data)
+        return self._begin(*self._confirmed(data), "")
+
+    def _log_in_to_draft(self, request: Request, data: bytes) -> Response:
+        """The login of a link, which then opens its draft. Who has no passkey here learns nothing about the link."""
+        confirmed = self._confirmed(data)
+        if (entry := self._linked(request)) is None:
+            raise Missing(". ".join(_NOWHERE))
+        return self._begin(*confirmed, f"request/{entry.folder}/{entry.key}")
+
+    def _begin(self, entry: Operator, credential: str, verified: float, part: str) -> Response:
+        """Begin a session; its browser opens this page of it."""
         view, cookie = self.sessions.begin(f"{credential} {entry.name}", verified)
-        return JSONResponse({"to": f"/page/{view}/"}, headers={"Set-Cookie": f"{set_cookie(view, cookie)}; Secure"})
+        return JSONResponse(
+            {"to": f"/page/{view}/{part}"}, headers={"Set-Cookie": f"{set_cookie(view, cookie)}; Secure"}
+        )
 
     async def _ask_to_verify(self, request: Request) -> Response:
         if not self.sessions.holds(request.path_params["view"], request.headers.getlist("cookie")):
@@ -254,18 +292,19 @@ class _PasskeyPage:
         credential, name = self._logged_in(request)[1].split(" ")
         value = _read(data, _ASSERTION | {"statement"})
         statement_bytes = decode_base64url(value["statement"])
-        statement = Statement.parse(statement_bytes)
         context = self._views.context()
         entry = _entry_of(context, credential, self._origin)
+        place = self._draft_at(request)
+        draft = read_draft(self._workspace, place.path)
+        if draft.placed is not None:
+            return self._answer_placed(context, draft, draft.placed, entry, value)
+        statement = Statement.parse(statement_bytes)
         if (value["credential"], statement.approved_by) != (credential, name):
             raise _another_passkey()
         # The statement has the time at which its page was made, and the signature covers it.
-        seconds = round((datetime.now(UTC) - statement.approved_utc).total_seconds())
-        if seconds > limits.PASSKEY_STATEMENT_SECONDS:
-            raise Refused("expired", "this was shown too long ago; reload the page")
-        place = self._draft_at(request)
+        seconds = _seconds_since(statement.approved_utc)
         signed = render_signed(statement_bytes, _armor(entry, NAMESPACE_APPROVAL, value))
-        with open_reviewed_draft(context, read_draft(self._workspace, place.path), compared=False) as reviewed:
+        with open_reviewed_draft(context, draft, compared=False) as reviewed:
             # Made again from the draft as it is now: a statement that differs is refused.
             sealed = seal_as(context, reviewed, statement)
             done = promote(
@@ -278,6 +317,27 @@ class _PasskeyPage:
                 "daemon_runs": self._workspace.daemon_lock_held(),
             }
         )
+
+    def _answer_placed(
+        self, context: Context, draft: Draft, placed: PlacedDraft, entry: Operator, value: dict[str, str]
+    ) -> Response:
+        """The operator's yes to a draft that is never signed: the passkey signed only that they say it. Raises Refused,
+        MalformedError, TrailError, OSError.
+        """
+        said = decode_base64url(value["statement"])
+        told = canonical.loads_strict(said, max_bytes=limits.PASSKEY_REQUEST_BYTES, max_depth=2)
+        try:
+            shown_utc = datetime.fromisoformat(told["shown_utc"]).astimezone(UTC)
+        except ValueError:
+            raise MalformedError("has a time that cannot be read") from None
+        if said != _yes_to_placed(self._origin, draft, entry.name, told["shown_utc"]):
+            raise Refused("statement_mismatch", f"{draft.path.name}: it changed since it was shown; reload the page")
+        seconds = _seconds_since(shown_utc)
+        signed = parse_armor(_armor(entry, NAMESPACE_LOGIN, value))
+        verify_signer(said, signed, entry.name, NAMESPACE_LOGIN, known_operators(context), at=[datetime.now(UTC)])
+        reading = Reading(max(0, seconds), False)
+        answer = placed.answer(context, draft.data, yes=True, actor=f"operator:{entry.name}", reading=reading)
+        return JSONResponse({"told": _told(answer)})
 
     def _draft_at(self, request: Request) -> RequestEntry:
         place = self._views.entry(request)
@@ -303,8 +363,29 @@ class _PasskeyPage:
         if not self.sessions.count_unsigned(view):
             most = limits.PASSKEY_UNSIGNED_ACTS
             raise Refused("expired", f"one login ends at most {most} drafts; log in again: {self._origin}/page/")
-        act(context, draft)
-        return JSONResponse({"ended": draft.path.name})
+        answer = act(context, draft)
+        return JSONResponse({"ended": draft.path.name} if answer is None else {"told": _told(answer)})
+
+
+def _yes_to_placed(origin: str, draft: Draft, name: str, shown_utc: str) -> bytes:
+    """What a passkey signs for a draft that is never signed: of another kind and form than any approval."""
+    sha256 = sha256_hex(draft.data)
+    return canonical.canonical_bytes(
+        {"type": _YES_TYPE, "origin": origin, "draft": sha256, "by": name, "shown_utc": shown_utc}
+    )
+
+
+def _told(answer: Answer) -> str:
+    """What the operator reads, in one line of text."""
+    return f"{answer.says}; {answer.label}: {answer.line}"
+
+
+def _seconds_since(shown_utc: datetime) -> int:
+    """How long ago a page was shown. Raises Refused if that is too long."""
+    seconds = round((datetime.now(UTC) - shown_utc).total_seconds())
+    if seconds > limits.PASSKEY_STATEMENT_SECONDS:
+        raise Refused("expired", "this was shown too long ago; reload the page")
+    return seconds
 
 
 def _another_passkey() -> Refused:

@@ -20,6 +20,11 @@ class NotifySettings(Table):
 
     urls: tuple[str, ...] = setting(default=(), description="apprise URLs to notify when a draft is waiting")
     requester_hook: str = setting(default="", description="apprise URL to notify when a request has ended")
+    link: bool = setting(
+        default=False,
+        description="whether a notice of a draft has a link to it on the page of `threegate serve passkeys`"
+        " (docs/approve-from-elsewhere.md)",
+    )
 
 
 NOTIFY = Section(NotifySettings, addresses=("urls", "requester_hook"))

@@ -17,19 +17,30 @@ from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.secretscan.scan import mask_secrets
 from threegate.launch.context import Context
+from threegate.review.draft_sources import Answer
 from threegate.review.reviewed_draft import Draft
 
 
-def unsigned_act(kind: str, words: str, at: str, actor: str) -> Callable[[Context, Draft], object]:
+def unsigned_act(kind: str, words: str, at: str, actor: str) -> Callable[[Context, Draft], Answer | None]:
     """The act of this kind, ``refuse`` or ``changes``, with an operator's words; `at` is the PATH[:LINE] that they are
-    about, for changes only. Raises InvalidInput for words that cannot be sent, MalformedError for another kind.
+    about, for changes only. It gives the answer of a draft that is never signed, and else nothing. Raises InvalidInput
+    for words that cannot be sent, MalformedError for another kind.
     """
     by = OperatorDecision(actor)
     if kind == "changes":
         path, _, line = at.rpartition(":")
         numbered = bool(path) and re.fullmatch("[0-9]{1,9}", line) is not None
-        said = change_words([Remark(words, path, int(line)) if numbered else Remark(words, at)], actor)
-        return lambda context, draft: request_changes(context, draft, words=said, by=by)
+        remark = Remark(words, path, int(line)) if numbered else Remark(words, at)
+        said = change_words([remark], actor)
+
+        def ask(context: Context, draft: Draft) -> Answer | None:
+            if draft.placed is not None:
+                about = [remark.path] if remark.path else None
+                return draft.placed.answer(context, draft.data, yes=False, actor=actor, paths=about)
+            request_changes(context, draft, words=said, by=by)
+            return None
+
+        return ask
     if kind != "refuse" or at:
         raise MalformedError("asks for an unknown act")
     if not words.strip():
@@ -37,4 +48,11 @@ def unsigned_act(kind: str, words: str, at: str, actor: str) -> Callable[[Contex
     if len(words) > limits.TRAIL_STRING_CHARS:
         raise InvalidInput(f"the reason has more than {limits.TRAIL_STRING_CHARS} characters; say it in fewer")
     reason = mask_secrets(words)
-    return lambda context, draft: reject_draft(context, draft, reason=reason, by=by)
+
+    def refuse(context: Context, draft: Draft) -> Answer | None:
+        if draft.placed is not None:
+            return draft.placed.answer(context, draft.data, yes=False, actor=actor, reason=reason)
+        reject_draft(context, draft, reason=reason, by=by)
+        return None
+
+    return refuse

@@ -14,7 +14,7 @@ from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
 from threegate.launch.contract_sessions import ContractSessions
 from threegate.plugins.page.commands import commands
-from threegate.plugins.page.diff_pages import PagePart, files_of, page_parts
+from threegate.plugins.page.diff_pages import PagePart, files_of, page_parts, page_with_colours, with_colours
 from threegate.plugins.page.page_templates import foreign, render
 from threegate.review.asked import AskedReader
 from threegate.review.overview import GROUPS, entries, find_entry, group_of, matching
@@ -124,7 +124,7 @@ class Views:
         """One request in full."""
         entry = self.entry(request)
         view, added = self._looked(request, entry)
-        parts = page_parts(view.sections)
+        parts = with_colours(page_parts(view.sections))
         files = files_of(parts)
         streams = []
         if view.facts is not None:
@@ -163,6 +163,7 @@ class Views:
         if file is None:
             raise Missing("this change of a file is no longer in the request: open the request again")
         page = min(_number(request.query_params.get("page", "1")), len(file.pages))
+        file = page_with_colours(file, page)
         return self._render(
             request,
             "file.html",

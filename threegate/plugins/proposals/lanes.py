@@ -17,10 +17,10 @@ from threegate.plugins.proposals import era_code, monty_code
 from threegate.plugins.proposals.draft_plan import ChangePlan, DraftPlan
 from threegate.plugins.proposals.project_change import read_proposed_change
 from threegate.plugins.proposals.proposal_verdict import AllowedProposal
+from threegate.plugins.proposals.unified_patch import unified_patch
 from threegate.plugins.proposals.web_lanes import WEB_LANES
 from threegate.request.action import Command, Script
 from threegate.request.model import Sensitivity
-from threegate.review.line_diff import unified
 
 _NOTES: Final = 10
 _HITS: Final = 20
@@ -67,7 +67,7 @@ def _diff(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Set
         "monty",
         action=Script(monty_code.DIFF),
         given={"path": path, "before": canonical.sha256_hex(before), "after": canonical.sha256_hex(after)},
-        derived={"diff.patch": unified_diff(before, after, path)},
+        derived={"diff.patch": unified_patch(before, after, path)},
         outputs=(("/out/diff.patch", "what would change"),),
         sensitivity=_sensitivity(verdict),
     )
@@ -76,23 +76,6 @@ def _diff(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Set
 def _change(verdict: AllowedProposal, primary: Mapping[str, bytes], _settings: Settings) -> ChangePlan:
     """file.write_safe and project.cleanup_safe: no code is run, the pinned change set is applied to the project."""
     return ChangePlan(read_proposed_change(verdict, primary[ARCHIVE]))
-
-
-def unified_diff(before: bytes, after: bytes, path: str) -> bytes:
-    """A unified diff that `git apply` takes, byte for byte; of what git would call binary only that it differs."""
-    # git's own rule for what is binary.
-    if b"\0" in before or b"\0" in after:
-        return f"Binary files a/{path} and b/{path} differ\n".encode()
-    lines = list(unified(_ended(before), _ended(after)))
-    head = [f"--- a/{path}", f"+++ b/{path}"] if lines else []
-    return "".join(f"{line}\n" for line in (*head, *lines)).encode("utf-8", "surrogateescape")
-
-
-def _ended(data: bytes) -> list[str]:
-    """Lines with git's mark where the last one does not end."""
-    lines = data.decode("utf-8", "surrogateescape").split("\n")
-    last = lines.pop()
-    return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
 
 
 def _search_notes(verdict: AllowedProposal, _primary: Mapping[str, bytes], _settings: Settings) -> DraftPlan:

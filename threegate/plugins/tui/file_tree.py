@@ -138,7 +138,7 @@ class FileTree(ScrollView, can_focus=False):
         """One row."""
         at, width = self.scroll_offset.y + y, self.size.width
         if at >= len(self._rows):
-            return Strip.blank(width, _PLAIN)
+            return Strip.blank(width, self.rich_style)
         row = self._rows[at]
         head, name = row[: row.start], cut(row[row.start :], width - row.start - 1)
         here = row.number == self._here and row.number >= 0
@@ -147,4 +147,5 @@ class FileTree(ScrollView, can_focus=False):
             Segment(head[1:], _HERE if here else _OWN),
             Segment(name, _HERE if here else _PLAIN),
         ]
-        return Strip(segments, cell_len(head) + cell_len(name)).adjust_cell_length(width, _PLAIN)
+        strip = Strip(segments, cell_len(head) + cell_len(name)).adjust_cell_length(width, _PLAIN)
+        return strip.apply_style(self.rich_style)

@@ -7,7 +7,8 @@ read; a jump over lines does not make them seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
 from rich.cells import cell_len
@@ -40,7 +41,15 @@ _CHANGED: Final = {
     "-": Style(color="#ffffff", bgcolor="#8c2b25", bold=True, underline=True),
     "+": Style(color="#ffffff", bgcolor="#1f7a36", bold=True, underline=True),
 }
-"""Words that changed: underlined too, for a screen without colors."""
+"""Words that changed: underlined too, for a screen without colors. They have no syntax colours."""
+_CODE: Final = {
+    "comment": Style(color="#8fd0d0"),
+    "string": Style(color="#f0c674"),
+    "number": Style(color="#e5a8f0"),
+    "keyword": Style(color="#a8ccff", bold=True),
+    "name": Style(color="#8fc1ff"),
+}
+"""Syntax colours: a foreground only, on our backgrounds. A terminal of 16 or 256 colours gets the nearest ones."""
 
 
 LEAD: Final = 4
@@ -180,8 +189,10 @@ class Lines(ScrollView, can_focus=True):
         number = top + y
         width = self.size.width
         if number >= len(self.lines):
-            return Strip.blank(width, _PLAIN)
-        return Strip(segments_of(self.lines[number], here=number == self._goal)).crop_extend(left, left + width, _PLAIN)
+            return Strip.blank(width, self.rich_style)
+        strip = Strip(segments_of(self.lines[number], here=number == self._goal))
+        # On the application's own background: what is behind a colour does not depend on the terminal.
+        return strip.crop_extend(left, left + width, _PLAIN).apply_style(self.rich_style)
 
 
 def segments_of(line: str, *, here: bool = False) -> list[Segment]:
@@ -204,10 +215,14 @@ def segments_of(line: str, *, here: bool = False) -> list[Segment]:
     return [Segment(str(line), _HERE if here else _PLAIN)]
 
 
-def _words(line: CodeLine, mark: str) -> list[Segment]:
-    """The foreign part; what changed within it stands out."""
-    segments, at = [], line.start
+def _words(line: CodeLine, mark: str) -> Iterator[Segment]:
+    """The foreign part in its colours; what changed within it stands out."""
+    code = line[line.start :]
+    styles = [_BODIES[mark]] * len(code)
+    for start, end, name in line.colours:
+        styles[start:end] = [_BODIES[mark] + _CODE[name]] * (end - start)
     for start, end in line.changed if isinstance(line, DiffRow) else ():
-        segments += [Segment(line[at:start], _BODIES[mark]), Segment(line[start:end], _CHANGED[mark])]
-        at = end
-    return [*segments, Segment(line[at:], _BODIES[mark])]
+        styles[start - line.start : end - line.start] = [_CHANGED[mark]] * (end - start)
+    for style, places in groupby(range(len(code)), key=styles.__getitem__):
+        found = list(places)
+        yield Segment(code[found[0] : found[-1] + 1], style)

@@ -1,11 +1,13 @@
 """The open request: its lines, the tree of its files, and the keys with which it is read.
 
-Invariant: no key makes a line count as read; only what is painted does.
+Invariant: no key makes a line count as read; only what is painted does. No key waits for the colours of code: a thread
+asks for them, and each text gets its own once they are there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -15,13 +17,28 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 from textual.widgets import Input, Static
+from textual.worker import Worker, get_current_worker
 
-from threegate.approval.shown.escaped_lines import GUTTER, LEAST_WIDTH, WIDTH, FileLines, cells, fitted, own, shown
+from threegate.approval.shown.escaped_lines import (
+    GUTTER,
+    LEAST_WIDTH,
+    WIDTH,
+    CodeLine,
+    Coloured,
+    FileLines,
+    cells,
+    colours_of,
+    fitted,
+    own,
+    shown,
+    texts_of_code,
+)
 from threegate.approval.shown.time_read import Reader, Reading
+from threegate.core.syntax_colours import LexerProcess
 from threegate.plugins.tui.file_tree import LEAST_COLUMNS, FileTree, total, tree_rows
 from threegate.plugins.tui.lines import Lines
 from threegate.plugins.tui.opened import Opened
-from threegate.plugins.tui.request_rows import Key, Progress, RequestRows, request_rows
+from threegate.plugins.tui.request_rows import Key, Progress, RequestRows, code_lines, request_rows
 from threegate.plugins.tui.screens import TextScreen
 
 _NOTHING = "Enter opens a request here"
@@ -54,6 +71,13 @@ class ReadingPane(Vertical):
             super().__init__()
             self.text = text
 
+    class Lexed(Message):
+        """The rows of a text, and the colours of each."""
+
+        def __init__(self, rows: Sequence[CodeLine], colours: Sequence[Sequence[Coloured]]) -> None:
+            super().__init__()
+            self.rows, self.colours = rows, colours
+
     class Painted(Message):
         """Other lines of the open request are on the screen."""
 
@@ -72,6 +96,8 @@ class ReadingPane(Vertical):
         self._words = ""
         self._made_for = (0, 0)
         """For which width of text and of files the lines were made."""
+        self._lexers = LexerProcess()
+        """Those of the lines on the screen."""
 
     def compose(self) -> ComposeResult:
         """Where it is in the request, the tree and the lines, and the field for a search."""
@@ -109,6 +135,7 @@ class ReadingPane(Vertical):
             self._seconds[self._opened.digest] = self.reading().seconds
         self._opened = None
         self._rows = RequestRows((), ())
+        self._lexers.stop()
         self._fit()
         self._end_search()
         self.query_one("#place", Static).update(Text(_NOTHING))
@@ -163,6 +190,37 @@ class ReadingPane(Vertical):
         self._reader.shows(self._rows.lines)
         top = (self._rows.row_of(here) or 0) if here is not None else 0
         self.lines.put(self._rows.lines, unseen=progress.unseen, painted=progress.painted, top=max(0, top - _ABOVE))
+        self._colour()
+
+    # ---- colours of code
+
+    def _colour(self) -> None:
+        """Ask for the colours of these lines, and no more for those of the lines before."""
+        self._lexers.stop()
+        if not self.app.no_color:
+            self._lexers = lexers = LexerProcess()
+            self.run_worker(partial(self._lex, lexers, self._rows.lines), thread=True, group="colours", exclusive=True)
+
+    def _lex(self, lexers: LexerProcess, lines: Sequence[str]) -> None:
+        worker: Worker[None] = get_current_worker()
+        with lexers:
+            for rows in texts_of_code(code_lines(lines)):
+                colours = colours_of(lexers, rows)
+                if worker.is_cancelled:
+                    return
+                if colours:
+                    self.post_message(self.Lexed(rows, colours))
+
+    def on_reading_pane_lexed(self, event: Lexed) -> None:
+        """Draw the rows of a text in colour; rows that are no longer shown keep them to themselves."""
+        event.stop()
+        for row, colours in zip(event.rows, event.colours, strict=True):
+            row.colours[:] = colours
+        self.lines.refresh()
+
+    def on_unmount(self) -> None:
+        """Leave no process behind."""
+        self._lexers.stop()
 
     def _lines(self, opened: Opened, width: int, files: FileLines) -> list[str]:
         return opened.lines(width=width, full=self._full, files=files)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +21,7 @@ from threegate.approval.shown.escaped_lines import (
     FileLines,
     FoldRow,
     diff_lines,
+    goes_on,
     with_one_number,
 )
 from threegate.core.file_diff import CONTEXT, Fold, TextChange
@@ -140,7 +141,7 @@ def _rows(item: FileDiff, text: TextChange, columns: int, context: int | None) -
     pairs, one = columns >= PAIR_COLUMNS, columns < _BOTH_NUMBERS
     saved = 1 + len(str(max(len(text.old), len(text.new)))) if pairs or one else 0
     width = (half_of(columns) if pairs else columns) + saved
-    rows = diff_lines(text, width=width, context=0 if context == _BREAK else context, marks=item.marks)
+    rows = diff_lines(text, width=width, context=0 if context == _BREAK else context, marks=item.marks, path=item.path)
     if context == _BREAK:
         rows = list(_broken(rows))
     if pairs:
@@ -166,6 +167,17 @@ def _broken(rows: Sequence[str]) -> Iterator[str]:
 
 def _parts(line: str) -> Iterator[str]:
     return line.halves if isinstance(line, PairRow) else iter((line,))
+
+
+def code_lines(lines: Iterable[str]) -> Iterator[str]:
+    """The lines with halves as lines of their own; an equal line that is in both comes once."""
+    known: object = None
+    for part in (part for line in lines for part in _parts(line)):
+        if not isinstance(part, CodeLine):
+            yield part
+        elif part.colours is not known:
+            known = part.colours
+            yield part
 
 
 def _keys(lines: Sequence[str], request: str, width: int) -> Iterator[tuple[Key, ...]]:
@@ -209,17 +221,9 @@ def _content(line: str) -> str:
 def _begins_in(line: str, below: str | None, words: str) -> bool:
     """Whether the words begin in this row, and end there or in the next one of the same line."""
     here = _content(line).casefold()
-    if below is not None and _continues(line, below):
+    if below is not None and goes_on(line, below):
         return -1 < (here + _content(below).casefold()).find(words) < len(here)
     return words in here
-
-
-def _continues(line: str, below: str) -> bool:
-    if isinstance(line, DiffRow):
-        return isinstance(below, DiffRow) and (below.mark, below.numbers) == (line.mark, line.numbers)
-    return (
-        isinstance(line, CodeLine) and isinstance(below, CodeLine) and not any(map(str.isdigit, below[: below.start]))
-    )
 
 
 class Progress:

@@ -142,11 +142,14 @@ def test_a_file_that_cannot_be_read_takes_no_other_diff_away(tmp_path: Path, mon
 
 
 def test_a_removed_line_that_looks_like_the_head_of_a_diff() -> None:
-    """Between two requests: `-- x` removed is `--- x` in the diff, and was taken for the name of a file."""
+    """Between two requests: the mark is ours, before the bar; behind it is the field's own text."""
     item = RequestDifference("purpose", "-- drop the table\nsame", "same\n++ x")
     lines = render_comparison(Comparison(Path("a/b"), Path("a/c"), (item,)))
-    assert any(line.endswith("--- drop the table") for line in lines)
-    assert any(line.endswith("+++ x") for line in lines)
+    assert [line for line in lines if isinstance(line, DiffRow)] == [
+        "  1   - | -- drop the table",
+        "  2 1   | same",
+        "    2 + | ++ x",
+    ]
 
 
 def test_one_line_of_two_megabytes(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from bench.week.__main__ import AIM_DECISIONS, AIM_MINUTES, words
+from bench.week.change_sets import change_sets
 from bench.week.week import Draft, drafts_of, near_misses, read_recipe, replay
 from threegate.review.group_shape import shape_of
 
@@ -43,3 +44,12 @@ def test_no_near_miss_is_covered(week: list[Draft]) -> None:
 @pytest.mark.soak
 def test_none_of_all_near_misses_is_covered(week: list[Draft]) -> None:
     assert covered(week, 1) == []
+
+
+def test_an_agents_change_sets_are_decided_one_by_one() -> None:
+    """A few of those of the week: each is on the screen with its paths, and none can be covered."""
+    asked = {**RECIPE["changes"], "days": [0], "each_day": 3, "planted": ["check", "network"], "of": ["scripts"]}
+    read = change_sets({"changes": asked})
+    assert [one.planted for one in read] == ["check", "network", ""]
+    assert [one.marked for one in read] == [False, True, False]
+    assert all(one.words > 100 and one.paths > 1 and not one.covered for one in read)

@@ -303,17 +303,17 @@ def test_a_list_is_renewed_without_losing_the_place(shown: Shown) -> None:
     browser.open(f"{shown.base}list/drafts")
     browser.until("document.getElementById('fresh').textContent.startsWith('Looks for changes')")
     focused = browser.js(
-        "(() => { const a = document.querySelectorAll('.request a')[20]; a.focus(); a.scrollIntoView({block: "
-        "'center'}); return a.id })()"
+        "(() => { const a = [...document.querySelectorAll('.request a')].filter(a => a.checkVisibility()).at(-2); "
+        "a.focus(); a.scrollIntoView({block: 'center'}); return a.id })()"
     )
     place = f"Math.round(document.getElementById({focused!r}).getBoundingClientRect().top)"
     look = "document.dispatchEvent(new Event('visibilitychange'))"
     browser.js(look)
-    top, rows = browser.js(place), browser.js("document.querySelectorAll('.request').length")
+    top, rows = browser.js(place), browser.js("document.querySelectorAll('.request a').length")
     first = shown.bench.draft("early-1", slug="aaa", data=None, code="print(7)")
     os.utime(first, (1_600_000_000,) * 2)
     browser.js(look)
-    browser.until(f"document.querySelectorAll('.request').length === {rows + 1}")
+    browser.until(f"document.querySelectorAll('.request a').length === {rows + 1}")
     assert browser.js("document.activeElement.id") == focused
     assert abs(browser.js(place) - top) <= 2
     assert browser.js("document.getElementById('count-drafts').textContent") == str(rows + 1)
@@ -323,13 +323,56 @@ def test_a_list_is_renewed_without_losing_the_place(shown: Shown) -> None:
     first.unlink()
     browser.js(look)
     assert (
-        browser.js("new Promise(r => setTimeout(() => r(document.querySelectorAll('.request').length), 400))")
+        browser.js("new Promise(r => setTimeout(() => r(document.querySelectorAll('.request a').length), 400))")
         == rows + 1
     )
     browser.js("document.getElementById('pause').click()")
     browser.js(look)
-    browser.until(f"document.querySelectorAll('.request').length === {rows}")
+    browser.until(f"document.querySelectorAll('.request a').length === {rows}")
     browser.size(1280, 1000)
+    assert browser.complaints() == []
+
+
+def test_a_fold_keeps_the_focus_and_the_place_when_the_list_is_renewed(shown: Shown) -> None:
+    """The focus is on what opens a fold, or on a draft that becomes one of those alike; a closed fold is no place."""
+    browser = shown.browser
+    browser.size(1000, 500)
+    paths = [
+        shown.bench.draft(f"alike-{number}", slug=f"alike{number}", data=None, code="print(70)") for number in range(3)
+    ]
+    links = "[...document.querySelectorAll('.request a')]"
+    alike = f"{links}.filter(a => /alike[0-9]/.test(a.textContent))"
+
+    def renewed(rows: int) -> None:
+        browser.js("document.dispatchEvent(new Event('visibilitychange'))")
+        browser.until(f"{links}.length === {rows}")
+
+    try:
+        browser.open(f"{shown.base}list/drafts")
+        rows = browser.js(f"{links}.length")
+        browser.js("document.dispatchEvent(new Event('visibilitychange'))")
+        browser.until("document.getElementById('fresh').textContent.startsWith('Looks for changes')")
+        opens = browser.js(
+            f"(() => {{ const s = {alike}[0].closest('details').querySelector('summary'); s.focus(); s.scrollIntoView("
+            "{block: 'center'}); return s.id })()"
+        )
+        place = f"Math.round(document.getElementById({opens!r}).getBoundingClientRect().top)"
+        top = browser.js(place)
+        paths.pop(0).unlink()
+        renewed(rows - 1)
+        assert browser.js("document.activeElement.id") == opens and abs(browser.js(place) - top) <= 2
+        assert not browser.js("document.activeElement.closest('details').open"), "it opens nothing by itself"
+        paths.pop(0).unlink()
+        renewed(rows - 2)
+        focused = browser.js(f"(() => {{ const a = {alike}[0]; a.focus(); return a.id }})()")
+        paths.append(shown.bench.draft("alike-9", slug="alike9", data=None, code="print(70)"))
+        renewed(rows - 1)
+        assert browser.js("document.activeElement.id") == focused
+        assert browser.js("document.activeElement.closest('details').open"), "it is on the screen"
+    finally:
+        browser.size(1280, 1000)
+        for path in paths:
+            path.unlink()
     assert browser.complaints() == []
 
 
@@ -393,6 +436,10 @@ def test_a_screen_reader_finds_its_way(shown: Shown) -> None:
             lists = [node["name"]["value"] for node in nodes if node["role"]["value"] == "list"]
             assert lists[0] == "" and all(lists[1:]), "the first is the navigation's"
             assert "listitem" in roles
+        live = "#live[data-live=list]"
+        assert browser.js(f"[...document.querySelectorAll('{live} a, {live} summary')].every(e => e.id)"), (
+            "the focus finds its way back when the list is renewed"
+        )
         assert browser.js("[...document.querySelectorAll('th')].every(th => th.scope)")
         assert browser.js(
             "[...document.querySelectorAll('[id]')].length === new Set([...document.querySelectorAll('[id]')].map(e => "
@@ -483,7 +530,7 @@ def test_two_columns_where_there_is_room_and_one_column_of_cards_on_a_phone(show
             browser.size(width, height, dark=dark)
             browser.open(shown.base)
             browser.picture(kept / f"overview-{name}.png")
-            folds = browser.js("[...document.querySelectorAll('details')].map(d => d.open)")
+            folds = browser.js("[...document.querySelectorAll('section > details')].map(d => d.open)")
             assert folds == [False] * 3, "what has ended and what waits for others is folded"
             browser.open(address)
             browser.picture(kept / f"request-{name}.png")

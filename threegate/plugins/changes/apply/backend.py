@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from threegate.core import limits
 from threegate.plugins.changes.changes_section import ARCHIVE, COMMITS, check_inputs, read_change
-from threegate.request.backend import Binding, Bound, Opened, Reading
+from threegate.request.backend import Attention, Binding, Bound, Opened, Reading
 from threegate.runners.backend import RunningBackend
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from threegate.core.workspace import Workspace
     from threegate.plugins.changes.action import ProjectChange
     from threegate.request.action import Action
+    from threegate.request.model import Request
+    from threegate.request.shown_whole import OpenInput
     from threegate.runners.interface import Runner
     from threegate.trail.index import TrailIndex
 
@@ -46,6 +48,18 @@ class Apply(RunningBackend):
         from threegate.plugins.changes.requested_change import requested_change
 
         return requested_change(binding)
+
+    def attention(
+        self, workspace: Workspace, settings: Settings, request: Request, open_input: OpenInput
+    ) -> Attention | None:
+        from threegate.plugins.changes.action import ProjectChange
+        from threegate.plugins.changes.change_attention import attention_of_change
+        from threegate.plugins.changes.projects import find_project
+
+        assert isinstance(request.action, ProjectChange)
+        place = find_project(workspace, settings, request.action.project)
+        with open_input(request.inputs[0]) as stream:
+            return attention_of_change(stream, place)
 
     def problem(self, workspace: Workspace, index: TrailIndex, action: Action) -> tuple[str, str] | None:
         """Its project is not registered, or is another folder now; or nobody took this part of what it names."""

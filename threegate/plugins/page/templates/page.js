@@ -34,22 +34,28 @@
     if (!said.startsWith("Renewed")) say(usual);
   };
 
-  const anchor = () => {
+  // The closed fold that hides a place, which then has neither rows on the screen nor the focus.
+  const hider = (place) => place.closest("details:not([open]) > :not(summary)")?.parentElement;
+  const anchor = (next) => {
     for (const row of live.querySelectorAll("li[id]")) {
-      const top = row.getBoundingClientRect().top;
-      if (top >= 0) return [row.id, top];
+      const top = hider(row) ? -1 : row.getBoundingClientRect().top;
+      const again = top >= 0 && next.querySelector(`#${row.id}`);
+      if (again && !hider(again)) return [again, top];
     }
-    return ["", 0];
+    return [next, live.getBoundingClientRect().top];
   };
   const renew = (other) => {
     const focused = live.contains(document.activeElement) ? document.activeElement.id : "";
-    const [id, top] = anchor();
     const next = document.adoptNode(other.getElementById("live"));
     source = next.innerHTML;
     for (const fold of live.querySelectorAll("details[open][id]")) {
       const again = next.querySelector(`#${fold.id}`);
       if (again) again.open = true;
     }
+    const again = focused && next.querySelector(`#${focused}`);
+    // A draft that has the focus may now be in the row of those alike, and what ran among what has ended.
+    for (let fold = again && hider(again); fold; fold = hider(again)) fold.open = true;
+    const [row, top] = anchor(next);
     live.replaceWith(next);
     live = next;
     ages();
@@ -58,9 +64,7 @@
       if (here) here.textContent = count.textContent;
     }
     document.title = other.title;
-    const row = id && document.getElementById(id);
-    if (row) window.scrollBy(0, row.getBoundingClientRect().top - top);
-    const again = focused && document.getElementById(focused);
+    window.scrollBy(0, row.getBoundingClientRect().top - top);
     if (again) again.focus({ preventScroll: true });
   };
   const notice = () => {

@@ -58,7 +58,7 @@
         said = await told(answer);
       }
       if (!answer.ok) throw new Error(said.error);
-      ended.textContent = `${done[kind]}: ${said.ended}.`;
+      ended.textContent = said.told || `${done[kind]}: ${said.ended}.`;
       const approve = document.getElementById("use-passkey");
       if (approve) approve.hidden = true;
     };
@@ -93,7 +93,7 @@
         : answer.daemon_runs
           ? "The daemon runs it."
           : "It waits for a daemon: none runs.";
-      said.textContent = `Approved: ${answer.approved}. ${next}`;
+      said.textContent = answer.told || `Approved: ${answer.approved}. ${next}`;
       button.hidden = true;
       const end = document.getElementById("end");
       if (end) end.hidden = true;
