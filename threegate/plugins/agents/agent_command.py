@@ -57,6 +57,10 @@ RunId = Annotated[str, argument("RUN", "A run's id, or the beginning of it.", ag
 _Allow = Annotated[
     list[str] | None, typer.Option(metavar="HOST", help="A host it may send anything to; you sign for it.")
 ]
+_Tools = Annotated[
+    list[str] | None,
+    typer.Option(metavar="SERVER[/TOOL]", help="Tools of added servers it may call, * is any text; default: all."),
+]
 _Propose = Annotated[
     str, typer.Option(metavar="WHEN", help="Draft changes it made but did not propose: ask, always or never.")
 ]
@@ -94,6 +98,7 @@ def run(
         typer.Option(metavar="DIR", help="Another folder it may read, such as a toolchain; secrets in it are hidden."),
     ] = None,
     allow: _Allow = None,
+    tools: _Tools = None,
     propose: _Propose = "",
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start with an empty home, not the one of its last run here.")
@@ -108,7 +113,7 @@ def run(
     Examples: threegate agent run codex --project ~/app
               threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'
     """
-    options = _Options(project, account, with_, read, allow, propose, fresh, operator, key)
+    options = _Options(project, account, with_, read, allow, tools, propose, fresh, operator, key)
     _start(profile, tuple(arguments or ()), options)
 
 
@@ -121,6 +126,7 @@ class _Options:
     with_: list[str] | None
     read: list[Path] | None
     allow: list[str] | None
+    tools: list[str] | None
     propose: str
     fresh: bool
     operator: str
@@ -149,6 +155,7 @@ def _start(
                 shown=tuple(path.rstrip("/") for path in options.with_ or ()),
                 read=tuple(options.read or ()),
                 hosts=tuple(options.allow or ()),
+                tools=tuple(options.tools or ()),
                 acting=acting,
                 fresh=options.fresh,
                 parent=parent,
@@ -201,6 +208,7 @@ def continue_(
         list[Path] | None, typer.Option(metavar="DIR", help="Another folder it may read, such as a toolchain.")
     ] = None,
     allow: _Allow = None,
+    tools: _Tools = None,
     propose: _Propose = "",
     fresh: Annotated[bool, typer.Option("--fresh", help="Start with an empty home.")] = False,
     operator: _Operator = "",
@@ -217,7 +225,7 @@ def continue_(
     end_dead_runs(context, actor=account())
     parent, facts = find_run(context.workspace, run)
     as_ = facts.account if os.geteuid() == 0 else ""
-    options = _Options(Path(facts.root), as_, with_, read, allow, propose, fresh, operator, key)
+    options = _Options(Path(facts.root), as_, with_, read, allow, tools, propose, fresh, operator, key)
     _start(facts.profile, tuple(arguments or ()), options, (parent, facts))
 
 

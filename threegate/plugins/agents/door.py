@@ -69,6 +69,7 @@ from threegate.plugins.agents.door_tools import OfferedTool, is_tool_name, offer
 from threegate.plugins.agents.outputs import Part, outputs_of, read_bytes
 from threegate.plugins.agents.propose import draft_changes, read_proposed
 from threegate.plugins.agents.runs import RunFacts, copy_of, read_frozen
+from threegate.plugins.agents.tool_choice import is_chosen
 from threegate.plugins.agents.work_changes import keep_bases
 from threegate.plugins.changes.change_draft import left_out_lines
 from threegate.plugins.changes.taken_parts import taken_part
@@ -168,13 +169,18 @@ class Door:
         self._folders = run or workspace
         self._wait_sec = wait_sec
         self._ledger = CallLedger(workspace, run)
-        self._requester = RunFacts.read(run).profile if run else "core"
+        facts = RunFacts.read(run) if run else None
+        self._requester = facts.profile if facts else "core"
+        self._choice = facts.tools if facts else ()
         self._trail: Trail | None = None
         self._parts: dict[str, TakenPart] = {}
         """By the id of a request, the draft that a person made of a part of it."""
 
     def offered(self) -> dict[str, OfferedTool]:
-        """The tools of added servers, by their names here."""
+        """The tools of added servers that the requester may call, by their names here."""
+        return {name: tool for name, tool in self._known_tools().items() if is_chosen(self._choice, tool)}
+
+    def _known_tools(self) -> dict[str, OfferedTool]:
         self._trail = self._trail or Trail(self._workspace)
         return offered_tools(self._workspace, self._trail)
 
@@ -364,9 +370,14 @@ class Door:
         self, name: str, arguments: Mapping[str, Any], tell: Tell, gave_up: Callable[[], bool]
     ) -> DoorAnswer:
         """The request for a call of a server's tool, like `_ask`."""
-        offered = self.offered().get(name)
+        offered = self._known_tools().get(name)
         if offered is None:
             raise InvalidInput("no such tool; list the tools again")
+        if not is_chosen(self._choice, offered):
+            raise InvalidInput(
+                f"{offered.server}/{offered.tool.name} is not among the tools of this run ({', '.join(self._choice)}); "
+                "your user can start one with: threegate agent run --tools"
+            )
         call = tool_call(offered.server, offered.tool.name, offered.manifest_sha256, arguments)
         try:
             check_arguments(offered.tool, call)

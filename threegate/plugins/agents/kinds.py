@@ -45,12 +45,15 @@ class AgentStarted(SignedAct):
     """Hosts that it may send anything to (``--allow``)."""
     parent: str | None = None
     """Id of the run that ended, in whose work copy this one continues."""
+    tools: tuple[str, ...] | None = None
+    """Tools of added servers that it may call, as SERVER or SERVER/GLOB. None: all of them."""
 
     def sentence(self) -> str:
         project = f" on the project {self.project}" if self.project else ""
         hosts = f"; it may send anything to {', '.join(self.hosts)}" if self.hosts else ""
         parent = f", in the copy of {self.parent}" if self.parent else ""
-        return f"started the agent{named(self.profile)}{project} in its jail{parent}{hosts}"
+        tools = f"; of tool servers it may call {', '.join(self.tools)}" if self.tools else ""
+        return f"started the agent{named(self.profile)}{project} in its jail{parent}{hosts}{tools}"
 
     def learn(self, index: TrailIndex, event: Event) -> None:
         if self.run is not None:

@@ -35,6 +35,7 @@ from threegate.plugins.agents.agent_commits import NO_COMMITS, AgentCommits
 from threegate.plugins.agents.agent_home import take_over_state, write_files
 from threegate.plugins.agents.continued_copy import TakenCopy, refuse_continuing, take_over_copy
 from threegate.plugins.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
+from threegate.plugins.agents.door_tools import offered_tools
 from threegate.plugins.agents.file_findings import Finding
 from threegate.plugins.agents.kinds import AgentEnded, AgentStarted
 from threegate.plugins.agents.model_counts import ModelCounts, RelaySettings
@@ -47,6 +48,7 @@ from threegate.plugins.agents.runs import RunFacts, all_runs, end_dead_runs, loc
 from threegate.plugins.agents.secret_answers import Answers, keep_answers
 from threegate.plugins.agents.side_processes import start_door, start_model_relay
 from threegate.plugins.agents.terminal import run_in_jail
+from threegate.plugins.agents.tool_choice import chosen_tools, told_choice
 from threegate.plugins.agents.work_changes import keep_bases
 from threegate.plugins.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project, typed_links
 from threegate.plugins.changes.make import MadeChangeSet
@@ -104,6 +106,8 @@ class Wanted:
     read: tuple[Path, ...] = ()
     """Folders outside the project that it may read."""
     hosts: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    """Tools of added servers that it may call, as they were typed."""
     acting: Acting | None = None
     """Who signs for `hosts`."""
     fresh: bool = False
@@ -348,7 +352,7 @@ class _Launch:
         hold_headroom(run)
         shown = _by_folder(self._wanted.shown, plan)
         self._make_copy(shown, decide)
-        self._note(project=self._registered())
+        self._choose_tools(self._registered())
         if not self._wanted.fresh:
             self._before = take_over_state(self._context.workspace, run, self._facts)
         if self._before is not None:
@@ -542,6 +546,16 @@ class _Launch:
             return ""
         return name
 
+    def _choose_tools(self, project: str) -> None:
+        """Write down the project's name and which tools of servers the agent may call. Raises InvalidInput."""
+        agents = self._context.policy.settings.section(AgentsSettings)
+        before = () if self._wanted.parent is None else self._wanted.parent[1].tools
+        name = self._plan.profile.name
+        choice = chosen_tools(self._wanted.tools, before, agents, project=project, profile=name)
+        if said := told_choice(choice, offered_tools(self._context.workspace, self._context.trail).values()):
+            self._say(said)
+        self._note(project=project, tools=choice)
+
     def _start_sides(self, held: ExitStack) -> None:
         """Start the door, the relay and the proxy to hosts."""
         # Each has a socket that no other process holds: if one dies, its socket no longer answers.
@@ -627,6 +641,7 @@ class _Launch:
             endpoint=plan.profile.host or None,
             hosts=wanted.hosts or None,
             parent=self._facts.parent or None,
+            tools=self._facts.tools or None,
         )
         actor = self._actor
         with context.trail.locked() as trail:

@@ -72,6 +72,8 @@ class RunFacts:
     """The paths of `--with`."""
     reading: tuple[str, ...] = ()
     """The folders of `--read`, by their real paths."""
+    tools: tuple[str, ...] = ()
+    """Tools of added servers that it may call; empty: all of them."""
     parent: str = ""
     """The run in whose copy this one continued."""
     continued: str = ""

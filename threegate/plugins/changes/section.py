@@ -36,6 +36,10 @@ AGENT_NAME = r"[a-z][a-z0-9-]{0,31}"
 """The name of a profile; it is part of names of folders."""
 
 
+CHOSEN_TOOL = r"[A-Za-z][A-Za-z0-9_-]{0,63}(/[A-Za-z0-9_.*?-]{1,64})?"
+"""A server, or some of its tools; ``*`` is any text."""
+
+
 class AgentSettings(Table):
     """What an operator changes of a profile of agents, or a profile of their own (docs/agents.md)."""
 
@@ -77,11 +81,23 @@ class AgentSettings(Table):
     wait_sec: int = setting(
         default=0, ge=0, le=3600, description="seconds that an agent's call waits; 0: the profile's"
     )
+    tools: tuple[str, ...] = setting(
+        default=(),
+        pattern=CHOSEN_TOOL,
+        description="tools of added servers that it may call, as SERVER or SERVER/TOOL, `*` is any text; empty: all",
+    )
 
 
 def _named_agents(value: dict[str, AgentSettings]) -> None:
     if not all(re.fullmatch(AGENT_NAME, name) for name in value):
         raise ValueError("a name has lower-case letters, digits and hyphens, at most 32")
+
+
+def _chosen_tools(value: dict[str, tuple[str, ...]]) -> None:
+    for words in value.values():
+        for word in words:
+            if not re.fullmatch(CHOSEN_TOOL, word):
+                raise ValueError("a tool is written SERVER, or SERVER/TOOL with * for any text")
 
 
 class AgentsSettings(Table):
@@ -91,6 +107,12 @@ class AgentsSettings(Table):
         default=(),
         pattern=r"[^\x00-\x1f/][^\x00-\x1f]{0,255}",
         description="names, or paths with a slash, that agents neither see nor change; `*` is any text",
+    )
+    projects: dict[str, tuple[str, ...]] = setting(
+        default={},
+        check=_chosen_tools,
+        description="tools of added servers that agents may call on a project, by its name; goes before the profile's",
+        example='app = ["git", "memory/read_*"]',
     )
     profiles: dict[str, AgentSettings] = setting(
         default={},
