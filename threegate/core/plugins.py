@@ -200,6 +200,7 @@ PLUGINS: tuple[Plugin, ...] = (
             "kinds": "kinds:KINDS",
             "needs": "unit:unit_needs",
             "report": "tools_doctor:tool_lines",
+            "settings.tools": "section:TOOLS",
         },
     ),
     Plugin(

@@ -131,6 +131,10 @@ OTHERS: Final[dict[str, str]] = {
     "tools_unsafe": "the code of a tool server could be exchanged: others or the server itself may write it, "
     "or the folder has much more in it",
     "tools_fetched": "the command fetches code when it starts, so nothing could be pinned: install the server first",
+    "login_required": "a remote server needs a login, or its login is lost or over: `threegate tools login NAME`",
+    "login_refused": "a login ended without a token, because something of it was not as it must be: nothing is kept; "
+    "log in again, or ask who runs the server",
+    "login_account": "only the account that runs the daemon can log in to a remote server: run it as that account",
     "server_not_started": "the process of a tool server could not be started",
     "server_ended": "the process of a tool server exited before it answered",
     "server_silent": "a tool server did not answer in time",
