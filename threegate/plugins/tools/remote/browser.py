@@ -7,22 +7,21 @@ accepted and has no character that means something to a shell: xdg-open is a scr
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from typing import Final
 
-from threegate.core.errors import Refused
 from threegate.plugins.tools.remote.guarded_http import origin_of
+from threegate.plugins.tools.remote.oauth_documents import check_plain, refused
 
-_PLAIN: Final = re.compile(r"https://[A-Za-z0-9._~:/?\[\]@&=+,%-]+")
 _DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def check_link(link: str, accepted: str) -> None:
     """`accepted`: the origin that the person said yes to. Raises Refused (`login_refused`, `url_refused`)."""
-    if origin_of(link) != accepted or not _PLAIN.fullmatch(link):
-        raise Refused("login_refused", "the link of the login leads elsewhere, or has characters that no link needs")
+    check_plain(link)
+    if origin_of(link) != accepted:
+        raise refused("the link of the login leads elsewhere")
 
 
 def open_browser(link: str, accepted: str) -> bool:

@@ -29,6 +29,7 @@ _SCHEME: Final = re.compile(
 """The name of a scheme, with the one word after it that some have in place of parameters."""
 _SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
 _SECRET: Final = re.compile(r"[!-~]+")
+_LINK: Final = re.compile(r"https://[A-Za-z0-9._~:/?\[\]@&=+,%-]+")
 _WORD: Final = re.compile(r"[a-z_]{1,40}")
 _Words = Annotated[list[str], Field(max_length=limits.LOGIN_SCOPES)]
 _Secret = Annotated[str, Field(pattern=rf"^{_SECRET.pattern}$", max_length=limits.LOGIN_TOKEN_CHARS)]
@@ -95,6 +96,7 @@ class ServerMetadata(Document):
         if self.issuer != issuer:
             raise refused("the authorization server's metadata names another issuer than the one that was asked")
         checked_url(self.authorization_endpoint, "the authorization endpoint")
+        check_plain(self.authorization_endpoint)
         checked_url(self.token_endpoint, "the token endpoint")
         if self.registration_endpoint:
             checked_url(self.registration_endpoint, "the registration endpoint")
@@ -144,6 +146,12 @@ class TokenError(Document):
     """RFC 6749, 5.2."""
 
     error: Annotated[str, Field(max_length=limits.LOGIN_SCOPE_CHARS)]
+
+
+def check_plain(link: str) -> None:
+    """Raises Refused for a link with a character that means something to a shell: what opens browsers is a script."""
+    if not _LINK.fullmatch(link):
+        raise refused("the link of the login has characters that no link needs")
 
 
 def plain_word(text: str) -> str:
