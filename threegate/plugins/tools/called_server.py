@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-
 from threegate import __version__
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
