@@ -26,7 +26,6 @@ from tests.plugins.tools.https_servers import (
     STREAM,
     Authority,
     LittleRemote,
-    event,
     json_answer,
     little_remote,
     pinned_remote,
@@ -95,7 +94,9 @@ class Served:
             """Asks before it pays."""
             self.calls.append("pays")
             if ctx.request_context.protocol_version == STATELESS:
-                asked = ElicitRequestFormParams(message="How much?", requested_schema={"type": "object", "properties": {}})
+                asked = ElicitRequestFormParams(
+                    message="How much?", requested_schema={"type": "object", "properties": {}}
+                )
                 return InputRequiredResult(input_requests={"much": ElicitRequest(params=asked)}, request_state="opaque")
             return str(await ctx.elicit("How much?", Much))
 
@@ -187,7 +188,7 @@ def test_a_tool_of_the_sdk_that_asks_back(authority: Authority, workspace: Works
 
 @pytest.mark.parametrize("version", [STATELESS, SESSION, "2025-06-18", "2025-03-26"])
 def test_what_is_sent_has_the_signed_bytes(authority: Authority, workspace: Workspace, version: str) -> None:
-    arguments = {"é": 1e21, "text": "a\u2028b\"\\", "n": [1.5, -0.0, 10**15], "z": {"b": None, "a": True}}
+    arguments = {"é": 1e21, "text": 'a\u2028b"\\', "n": [1.5, -0.0, 10**15], "z": {"b": None, "a": True}}
     with little_remote(authority, version=version) as remote:
         manifest = pinned_remote(workspace, remote.url, authority.reach())
         assert manifest.initialize["protocolVersion"] == version
@@ -266,9 +267,7 @@ def test_stopped_from_another_thread(authority: Authority, workspace: Workspace)
         remote.answers["tools/call"] = lambda _: (remote.over.wait(60) and b"" for _ in range(1))
         with open_fresh(workspace, Settings(), manifest, reach=authority.reach()) as server:
             server.check_pinned()
-            stopper = threading.Thread(
-                target=lambda: (wait_until(lambda: remote.came("tools/call")), server.cancel())
-            )
+            stopper = threading.Thread(target=lambda: (wait_until(lambda: remote.came("tools/call")), server.cancel()))
             stopper.start()
             with pytest.raises(ServerError) as cancelled:
                 server.call("echo", {}, 60, MIB)

@@ -47,6 +47,14 @@ class Answer:
     """A JSON-RPC error instead of a result: `code`, `message`, perhaps `data`."""
 
 
+class LoginRequiredError(Refused):
+    """The server wants a login, or another one; nothing was called. `challenges`: its `WWW-Authenticate`, as data."""
+
+    def __init__(self, message: str, challenges: tuple[str, ...]) -> None:
+        super().__init__("login_required", message)
+        self.challenges = challenges
+
+
 class CalledServer(ABC):
     """A context manager: the server is reached with the block and left with it."""
 

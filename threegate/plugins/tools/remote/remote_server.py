@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from threegate.core import canonical, limits
 from threegate.core.errors import Refused, Unavailable
-from threegate.plugins.tools.called_server import CLIENT, CalledServer, Progress
+from threegate.plugins.tools.called_server import CLIENT, CalledServer, LoginRequiredError, Progress
 from threegate.plugins.tools.known_values import KnownValues
 from threegate.plugins.tools.manifest import Manifest, PinnedTool
 from threegate.plugins.tools.message_stream import ServerError
@@ -44,14 +44,6 @@ _OTHER_PROTOCOL: Final = ("server_error", "server_protocol")
 
 Headers = Callable[[], tuple[tuple[str, str], ...]]
 """The kept headers of a server, such as its login's. Raises Refused `login_required`."""
-
-
-class LoginRequiredError(Refused):
-    """The server wants a login, or another one; nothing was called. `challenge` is its `WWW-Authenticate`, as data."""
-
-    def __init__(self, message: str, challenge: str) -> None:
-        super().__init__("login_required", message)
-        self.challenge = challenge
 
 
 class RemoteServer(CalledServer):
@@ -249,7 +241,7 @@ class RemoteServer(CalledServer):
         again = f"the server wants {wants} ({answer.status}); type: threegate tools login {name}"
         if in_call:
             raise ServerError("login_required", again)
-        raise LoginRequiredError(f"{name}: {again}", answer.header("www-authenticate"))
+        raise LoginRequiredError(f"{name}: {again}", answer.headers.get("www-authenticate", ()))
 
     def _read(self, answer: Exchange, *, in_call: bool, progress: Progress | None) -> dict[str, Any]:
         """The one answer among the messages."""
