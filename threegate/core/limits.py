@@ -31,6 +31,8 @@ REMOTE_BYTES: Final = MIB
 """An answer of a URL that a server names."""
 REMOTE_SECONDS: Final = 10.0
 """For such an answer, the lookup of its name and all of its bytes included."""
+REMOTE_END_SECONDS: Final = 3.0
+"""For the end of a session at a server's URL, which nothing waits for."""
 FRONT_MATTER_BYTES: Final = 16 * KIB
 FRONT_MATTER_DEPTH: Final = 4
 REQUEST_ID_CHARS: Final = 128

@@ -9,12 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from threegate.core import canonical, limits
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Note, Quote
 from threegate.request.action import NO_CODE, Action, ActionText, Category, Risk, fenced, sha256_of
 from threegate.request.exposure import NETWORK_REACHED, SECRETS_REACHED, Exposure, Input
+
+CHANGES_UNSEEN: Final = (
+    "the code behind this URL can change unseen: the URL and what the server says of itself are signed, what it does "
+    "is not"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class JobServer:
     """Where an mcp request's server runs and what it can reach there, as its manifest says; in words for a screen."""
 
     place: str
-    """``jail``, ``era`` or ``host``."""
+    """``jail``, ``era``, ``host`` or ``remote``."""
     argv: tuple[str, ...]
     hosts: tuple[str, ...]
     binds: tuple[str, ...]
@@ -65,6 +70,8 @@ class JobServer:
     """What earlier calls may have left in its process; None for a server that has a fresh process for each call."""
     image: str = ""
     """The image of a server in a container, by its digest."""
+    url: str = ""
+    """Of a server elsewhere."""
 
     def reach(self) -> Iterator[str]:
         """What it reaches, in the words of a card."""
@@ -79,7 +86,8 @@ class JobServer:
         lists = {name: list(getattr(self, name)) for name in ("argv", "hosts", "binds", "secrets")}
         state = {} if self.state is None else {"state": self.state.to_json()}
         image = {"image": self.image} if self.image else {}
-        return {"place": self.place, "account": self.account, **lists, **state, **image}
+        url = {"url": self.url} if self.url else {}
+        return {"place": self.place, "account": self.account, **lists, **state, **image, **url}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +211,10 @@ class BoundCall(ToolCall):
 
     def walls(self) -> Iterator[Item]:
         host = self.host
+        if host.url:
+            yield Field("server at", host.url, LIMIT)
+            yield Note(CHANGES_UNSEEN)
+            return
         yield Fact("server in", host.place)
         if host.image:
             yield Fact("server image", host.image)
