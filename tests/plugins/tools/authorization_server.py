@@ -250,7 +250,8 @@ class _Issuer(AuthorizationServer):  # type: ignore[misc]
         return self.clients.get(client_id)
 
     def save_token(self, token: dict[str, Any], request: Any) -> None:
-        self.valid.append(Token(request.client.client_id, token.get("scope", ""), dict(token)))
+        kept = {**token, "resource": request.payload.data.get("resource")}
+        self.valid.append(Token(request.client.client_id, token.get("scope", ""), kept))
 
     def create_oauth2_request(self, request: _Asked) -> _Asked:
         return request
@@ -277,6 +278,8 @@ class Servers:
     resource: dict[str, Any] = field(default_factory=dict)
     metadata: dict[str, Any] = field(default_factory=dict)
     challenge: str = ""
+    iss: str = ""
+    """What answers name as their issuer; empty: what it is."""
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
     altered: Callable[[str, Said], Said] = lambda path, said: said
     """What becomes of an answer, by the path that was asked for."""
@@ -459,7 +462,7 @@ def serving(certificates: tuple[Path, Path]) -> Iterator[Servers]:
         f'Bearer resource_metadata="https://{SERVER}:{made.port}{WELL_KNOWN}protected-resource/mcp", scope="read"'
     )
     named = IssuerParameter()
-    named.get_issuer = lambda: made.issuer_url
+    named.get_issuer = lambda: made.iss or made.issuer_url
     made.issuer.register_extension(lambda server: named(server))
     thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()

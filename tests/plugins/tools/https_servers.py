@@ -236,12 +236,12 @@ def _request(secure: ssl.SSLSocket) -> Heard | None:
 
 
 @contextmanager
-def sdk_server(authority: Authority, app: Any) -> Iterator[str]:
-    """The URL of an app of the SDK that runs over TLS."""
+def sdk_server(authority: Authority, app: Any, listening: socket.socket | None = None) -> Iterator[str]:
+    """The URL of an app of the SDK that runs over TLS; where it listens may be given."""
     certificate, key = authority.certificate()
     config = uvicorn.Config(app, ssl_certfile=certificate, ssl_keyfile=key, log_level="critical", lifespan="on")
     server = uvicorn.Server(config)
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = listening or socket.create_server(("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:

@@ -51,14 +51,14 @@ def signed_items(oauth: OAuthLogin) -> Iterable[Item]:
     yield from _login(
         oauth.issuer, oauth.authorization_endpoint, oauth.token_endpoint, oauth.client_id, oauth.scopes, oauth.resource
     )
-    yield Field("client shows", "nothing" if oauth.authentication == "none" else f"a secret ({oauth.authentication})")
-    yield Field("answers name", "their issuer, always" if oauth.iss else "their issuer, if they want to")
+    yield Field("client has", "no secret" if oauth.authentication == "none" else f"a secret ({oauth.authentication})")
+    yield Field("answers", "must name the issuer" if oauth.iss else "may name the issuer")
 
 
 def _login(
     issuer: str, authorization: str, token: str, client: str, scopes: Iterable[str], resource: str
 ) -> Iterable[Item]:
-    yield Fact("browser visits", f"https://{urlsplit(authorization).netloc}")
+    yield Fact("browser", f"visits https://{urlsplit(authorization).netloc}")
     yield Field("issuer", issuer)
     yield Field("link", authorization)
     yield Field("tokens from", token)

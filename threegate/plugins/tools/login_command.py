@@ -5,11 +5,16 @@ What needs the extra mcp is imported where it is used: `threegate tools --help` 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
 
 from threegate.approval.shown.escaped_lines import render_sections
 from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    context_here,
     emit_json,
     on_terminal,
     put,
@@ -18,18 +23,104 @@ from threegate.cli.invocation import (
     wants_json,
     warn,
 )
-from threegate.cli.signing_options import ask
+from threegate.cli.signing_options import YesOption, ask
 from threegate.core.errors import InvalidInput
 from threegate.core.extras import require_extra
 from threegate.core.screen_parts import Section
 from threegate.core.settings import Settings
+from threegate.launch.context import Context
+from threegate.plugins.tools.called_server import LoginRequiredError
 from threegate.plugins.tools.login_card import plan_sections, signed_items
-from threegate.plugins.tools.remote_login import LoginServer, OAuthLogin
+from threegate.plugins.tools.remote.header_files import kept_headers
+from threegate.plugins.tools.remote.token_store import TokenStore
+from threegate.plugins.tools.remote_login import KeptHeader, LoginServer, OAuthLogin, RemoteLogin
+from threegate.plugins.tools.tool_servers import LookedAt, WantedServer, look_at_new, pinned
 
 if TYPE_CHECKING:
     from threegate.plugins.tools.remote.guarded_http import Reach
 
 _NEEDS = "a login to a remote server"
+
+
+def login(
+    server: Annotated[str, argument("NAME", "A remote server shown by `threegate tools list`.")],
+    yes: YesOption = False,
+    json_: JsonFlag = False,
+) -> None:
+    """Log in to a remote server again, by your browser.
+
+    The first login is part of `threegate tools add NAME --url URL`. With --yes the link is printed, and no browser is
+    opened.
+
+    Example: threegate tools login tracker
+    """
+    context = context_here()
+    log_in_again_here(context.policy.settings, pinned(context, server), yes=yes, json_=json_)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLogin:
+    """The arguments of `threegate tools add --url` for a login."""
+
+    client_id: str = ""
+    scopes: tuple[str, ...] = ()
+    bearer: str = ""
+    """The name of a secret."""
+    headers: tuple[str, ...] = ()
+    """HEADER=NAME, each."""
+
+
+@contextmanager
+def looked_at(
+    context: Context,
+    wanted: WantedServer,
+    asked: AskedLogin,
+    *,
+    yes: bool,
+    quiet: bool = False,
+    reach: Reach | None = None,
+) -> Iterator[LookedAt]:
+    """A new server, to be signed in the block; after a login if it wants one. If it is not signed, nothing of the login
+    is kept.
+
+    Raises as `look_at_new` and `log_in_here`, InvalidInput.
+    """
+    headers = _headers(wanted, asked)
+    wanted = replace(wanted, login=RemoteLogin(None, headers) if headers else None)
+    try:
+        looked = look_at_new(context, wanted, reach=reach)
+    except LoginRequiredError as error:
+        if asked.bearer:
+            raise
+        challenges = error.challenges
+    else:
+        yield looked
+        return
+    settings = context.policy.settings
+    with TokenStore(settings, wanted.name).kept_only_if_done():
+        oauth = log_in_here(
+            settings,
+            wanted.name,
+            wanted.url,
+            challenges,
+            client_id=asked.client_id,
+            scopes=asked.scopes,
+            yes=yes,
+            quiet=quiet,
+            reach=reach,
+        )
+        yield look_at_new(context, replace(wanted, login=RemoteLogin(oauth, headers)), reach=reach)
+
+
+def _headers(wanted: WantedServer, asked: AskedLogin) -> tuple[KeptHeader, ...]:
+    """Raises InvalidInput."""
+    if not wanted.url:
+        if asked != AskedLogin():
+            raise InvalidInput("--client-id, --scope, --bearer and --header: are for a server at a URL; give --url")
+        return ()
+    if asked.bearer and (asked.client_id or asked.scopes):
+        raise InvalidInput("--bearer: is instead of a login; leave out --client-id and --scope")
+    return kept_headers(asked.bearer, asked.headers)
 
 
 def log_in_here(

@@ -7,6 +7,7 @@ of them is used. Whatever is lost on the way ends as `login_required`, never as 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
@@ -49,6 +50,25 @@ def token_was_refused(settings: Settings, manifest: LoginServer, sent: tuple[tup
         kept = store.read(bound)
         if kept is not None and kept.access_token and ("Authorization", f"Bearer {kept.access_token}") in sent:
             store.write(kept.model_copy(update={"access_token": "", "expires_at": None}))
+
+
+class ServerLogin:
+    """Both of them, for one server."""
+
+    def __init__(self, workspace: Workspace, settings: Settings, manifest: LoginServer, *, reach: Reach) -> None:
+        self._workspace = workspace
+        self._settings = settings
+        self._manifest = manifest
+        self._reach = reach
+
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """See `headers_for`."""
+        return headers_for(self._workspace, self._settings, self._manifest, reach=self._reach)
+
+    def was_refused(self, sent: tuple[tuple[str, str], ...]) -> None:
+        """See `token_was_refused`. A token that cannot be forgotten now is refused again."""
+        with suppress(Unavailable):
+            token_was_refused(self._settings, self._manifest, sent)
 
 
 def kept_with(kept: KeptLogin, tokens: Tokens) -> KeptLogin:

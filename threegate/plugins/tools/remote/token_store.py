@@ -107,6 +107,15 @@ class TokenStore:
         except OSError as error:
             raise Unavailable(f"{self._server}: its login cannot be written ({error.strerror})") from None
 
+    @contextmanager
+    def kept_only_if_done(self) -> Iterator[None]:
+        """Forget the login if the block does not end as it should. Raises OSError."""
+        try:
+            yield
+        except BaseException:  # an answer of no, and Ctrl-C, too
+            self.forget()
+            raise
+
     def forget(self) -> None:
         """Remove it. Raises OSError."""
         with suppress(FileNotFoundError):
