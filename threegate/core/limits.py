@@ -758,6 +758,8 @@ DOOR_NAME_CHARS: Final = 40
 """Of a tool's name at the door; clients take 64, and put a name of their own before it."""
 DOOR_NAME_DIGEST_CHARS: Final = 6
 """Hexadecimal digits that distinguish names shortened for the door."""
+DOOR_NAME_SERVER_CHARS: Final = 14
+"""What a shortened name keeps of its server's."""
 TOOLS_MANIFEST_BYTES: Final = 4 * MIB
 TOOLS_PINNED: Final = 512
 """Tools of one server."""
