@@ -168,9 +168,7 @@ _PROJECT: Final = _matching(
     "must be the name of a registered project: 1 to 64 of A-Z a-z 0-9 . _ -",
 )
 _SERVER: Final = _matching(
-    "TG173",
-    "[A-Za-z][A-Za-z0-9_-]{0,63}",
-    "must be the name of an added server: 1 to 64 of A-Z a-z 0-9 _ -, a letter first",
+    "TG173", "[A-Za-z][A-Za-z0-9_-]{0,63}", "must be an added server: 1 to 64 of A-Z a-z 0-9 _ -"
 )
 _DIGEST: Final = _matching("TG175", fields.SHA256.pattern, "must be 64 lower-case hex digits")
 _FOLDER: Final = _matching(
