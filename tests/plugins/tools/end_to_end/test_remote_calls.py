@@ -180,7 +180,7 @@ def test_added_called_changed_and_signed_again(tmp_path: Path) -> None:
 
         draft = made.draft(title="ü")
         shown = unwrapped(made.signed("approve", str(draft)))
-        assert url in shown and "can change unseen" in shown and f"{NAME} (the server)" in shown
+        assert f"code at {url}, which can change unseen" in shown and f"{NAME} (the server)" in shown
         made.threegate("run", "--once")
         result = made.place.result(draft.stem)
         assert "status: succeeded" in result and "filed ü" in result and made.calls() == ["ü"]
