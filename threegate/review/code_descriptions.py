@@ -130,6 +130,8 @@ OTHERS: Final[dict[str, str]] = {
     "`threegate tools refresh NAME`",
     "tools_unsafe": "the code of a tool server could be exchanged: others or the server itself may write it, "
     "or the folder has much more in it",
+    "url_refused": "the URL of a tool server, or one that it names, is not https, leads elsewhere, or to an address that "
+    "is not public",
     "tools_fetched": "the command fetches code when it starts, so nothing could be pinned: install the server first",
     "login_required": "a remote server needs a login, or its login is lost or over: `threegate tools login NAME`",
     "login_refused": "a login ended without a token, because something of it was not as it must be: nothing is kept; "
@@ -165,6 +167,7 @@ STATUSES: Final[dict[str, str]] = {
     "state_changed": (
         "nothing was called: the server was called, or its process ended, since this call was signed; ask again"
     ),
+    "login_required": "nothing was called: the server wants a login, or another one (`threegate tools login NAME`)",
     "input_required": "the tool asked for something before it answered: call it again with that in the arguments",
 }
 

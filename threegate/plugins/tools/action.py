@@ -9,17 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from threegate.core import canonical, limits
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Note, Quote
 from threegate.request.action import NO_CODE, Action, ActionText, Category, Risk, fenced, sha256_of
 from threegate.request.exposure import NETWORK_REACHED, SECRETS_REACHED, Exposure, Input
-
-CHANGES_UNSEEN: Final = (
-    "the code behind this URL can change unseen: the URL and what the server says of itself are signed, what it does "
-    "is not"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +73,8 @@ class JobServer:
         yield from (f"{NETWORK_REACHED}{host} (the server)" for host in self.hosts)
         yield from (f"folder {item}" for item in self.binds)
         yield from (f"{SECRETS_REACHED}{name}" for name in self.secrets)
+        if self.url:
+            yield f"code at {self.url}, which can change unseen"
         if self.place == "host":
             yield "whatever its account may on this machine: the server runs in no sandbox"
 
@@ -213,7 +210,6 @@ class BoundCall(ToolCall):
         host = self.host
         if host.url:
             yield Field("server at", host.url, LIMIT)
-            yield Note(CHANGES_UNSEEN)
             return
         yield Fact("server in", host.place)
         if host.image:

@@ -11,10 +11,13 @@ import shlex
 from collections.abc import Iterable
 
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
-from threegate.plugins.tools.action import CHANGES_UNSEEN
 from threegate.plugins.tools.login_card import login_section
 from threegate.plugins.tools.manifest import Difference, Manifest, PinnedTool, door_name
 
+CHANGES_UNSEEN = (
+    "the code behind this URL can change unseen: the URL and what the server says of itself are signed, what it does "
+    "is not"
+)
 DAEMON_RIGHTS = "runs with the daemon's rights: nothing keeps it from what this account may read, write and reach"
 
 

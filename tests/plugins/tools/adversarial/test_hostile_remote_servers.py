@@ -239,7 +239,7 @@ BEFORE: list[tuple[str, str, str, Callable[[Heard, LittleRemote], Any]]] = [
         json_answer(result(h, {"tools": r.tools, "x": "x" * limits.TOOLS_START_BYTES}))]),
     ("tools/list", "unavailable", "compressed", lambda h, r: [bomb(h)]),
     ("tools/list", "unavailable", "leads elsewhere", lambda h, r: [plain(302, f"Location: {r.url}\r\n")]),
-    ("tools/list", "unavailable", "threegate tools remove little, then add it again", lambda h, r: [plain(401)]),
+    ("tools/list", "login_required", "threegate tools remove little, then add it again", lambda h, r: [plain(401)]),
     ("tools/list", "unavailable", "broke off", lambda h, r: []),
     ("tools/list", "unavailable", "unknown kind", lambda h, r: [
         json_answer(result(h, {"tools": r.tools, "resultType": "input_required"}))]),

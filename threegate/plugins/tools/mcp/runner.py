@@ -39,7 +39,7 @@ _LOOK_SECONDS: Final = 0.1
 _REFUSED: Final[Mapping[str, Status]] = {
     "state_changed": "state_changed",
     "url_refused": "unavailable",
-    "login_required": "unavailable",
+    "login_required": "login_required",
 }
 """How a call ends that was refused before it was sent; with any other code `tools_changed`."""
 
