@@ -801,13 +801,11 @@ TOOLS_SHELL_SCRIPT_BYTES: Final = 64 * KIB
 TOOLS_ARGUMENT_CHARS: Final = 4_096
 TOOLS_ARGUMENTS: Final = 256
 REMOTE_HEADERS: Final = 16
-"""Kept headers of a remote server."""
 LOGIN_SECONDS: Final = 300.0
 """From the link to a browser's answer."""
 LOGIN_EARLY_SECONDS: Final = 60
 """So long before its end a token is refreshed: the call that gets it takes time."""
 LOGIN_EXPIRES_SECONDS: Final = 10 * 366 * 86400
-"""The longest life of a token that is believed."""
 LOGIN_FILE_BYTES: Final = 64 * KIB
 LOGIN_TOKEN_CHARS: Final = 16 * KIB
 """Of a token, and of a client's secret."""
@@ -816,9 +814,8 @@ LOGIN_SCOPES: Final = 256
 """Scopes, and entries of the other lists in a metadata document."""
 LOGIN_SCOPE_CHARS: Final = 256
 LOGIN_CALLBACK_BYTES: Final = 32 * KIB
-"""The head of a browser's request with the answer."""
 LOGIN_CALLBACK_SECONDS: Final = 10
-"""Between two pieces of that head."""
+"""Between two pieces of the head of a browser's request with the answer, which has at most so many bytes."""
 
 # ---- agents (docs/spec/8-agents.md)
 AGENT_RUNS: Final = 10_000

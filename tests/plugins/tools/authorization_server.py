@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from authlib.common.security import generate_token
 from authlib.oauth2.rfc6749 import (
@@ -378,7 +378,8 @@ def with_query(location: str, **values: str | None) -> str:
     """The same place with other parameters; None takes one away."""
     parts = urlsplit(location)
     kept = {**dict(parse_qsl(parts.query)), **values}
-    return parts._replace(query=urlencode({name: value for name, value in kept.items() if value is not None})).geturl()
+    query = urlencode({name: value for name, value in kept.items() if value is not None})
+    return urlunsplit((*parts[:3], query, ""))
 
 
 def _portless(uri: str) -> tuple[str | None, str]:
