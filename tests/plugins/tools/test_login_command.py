@@ -33,6 +33,7 @@ from threegate.plugins.tools.login_command import AskedLogin, looked_at
 from threegate.plugins.tools.remote import guarded_http
 from threegate.plugins.tools.remote.guarded_http import Reach
 from threegate.plugins.tools.tool_servers import WantedServer, pinned
+from threegate.plugins.tools.tools_doctor import tool_lines
 
 SERVER = "tracker"
 
@@ -162,6 +163,12 @@ def key_of(operator: Operator) -> list[str]:
     return ["--as", "alice", "--key", str(operator.logins.bench.keys["alice"])]
 
 
+def doctor(operator: Operator) -> list[str]:
+    bench = operator.logins.bench
+    (line,) = tool_lines(bench.workspace, operator.logins.settings, False)
+    return [line.state, line.seen, line.fix]
+
+
 def test_from_add_to_remove(operator: Operator) -> None:
     code, screen = operator.typed("tools", "add", SERVER, "--url", operator.url, *key_of(operator), answers="yy")
     assert code == 0, screen
@@ -193,11 +200,13 @@ def test_from_add_to_remove(operator: Operator) -> None:
     with pytest.raises(Refused, match="its login is not valid any more"):
         operator.call()
 
+    assert doctor(operator) == ["warning", "tracker: its login has expired", "threegate tools login tracker"]
     code, screen = operator.typed("tools", "login", SERVER, answers="n", browses=False)
     assert code == 2 and "nothing was changed" in screen
     code, screen = operator.typed("tools", "login", SERVER, answers="y")
     assert code == 0 and "logged in to tracker" in screen, screen
     assert operator.call() == "hello" and len(operator.calls) == 3
+    assert doctor(operator) == ["ok", "tracker: 1 tools, elsewhere, behind a URL", ""]
     code, screen = operator.typed("tools", "remove", SERVER, *key_of(operator), browses=False)
     assert code == 0 and not operator.logins.file.exists()
     trail = operator.logins.bench.workspace.root / "tool-exec" / "audit" / "trail.jsonl"

@@ -4,7 +4,9 @@ kept or sent to them.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.plugins.tools.authorization_server import (
     SERVER,
@@ -224,6 +228,26 @@ def test_a_challenge_with_two_meanings(logins: LoginBench, header: str, says: st
 )
 def test_a_challenge_in_words_of_others_is_none(headers: list[str], found: dict[str, str]) -> None:
     assert bearer_challenge(headers) == found
+
+
+NAMES = st.from_regex(r"[a-z][a-z_]{0,9}", fullmatch=True)
+VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)
+OTHERS = st.sampled_from(
+    ["", "Basic", 'Digest realm="Bearer scope=x", nonce=1', "Negotiate abc==", 'Basic realm="a\\"b"']
+)
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=4), OTHERS, OTHERS)
+def test_a_challenge_is_what_it_was_written_as(values: dict[str, str], before: str, after: str) -> None:
+    """Whatever is in its values, and whatever other challenges are around it."""
+    quoted = ", ".join('{}="{}"'.format(name, re.sub(r'(["\\])', r"\\\1", value)) for name, value in values.items())
+    assert bearer_challenge([", ".join(filter(None, (before, f"Bearer {quoted}", after)))]) == values
+
+
+@given(st.text(st.sampled_from('Bearer scope="a\\", =\t;x'), max_size=60))
+def test_no_challenge_breaks_the_reader(text: str) -> None:
+    with contextlib.suppress(Refused):
+        assert all(isinstance(value, str) for value in bearer_challenge([text]).values())
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,9 @@ def test_an_error_that_is_none(logins: LoginBench, ended: OAuthLogin) -> None:
 
 
 def test_without_a_refresh_token_it_ends(logins: LoginBench, ended: OAuthLogin) -> None:
-    logins.keep(refresh_token="")
+    logins.keep(refresh_token="", expires_at=int(time.time()) + 50)
+    assert logins.servers.is_valid(logins.token(ended)), "it is good to its end"
+    logins.keep(expires_at=int(time.time()))
     assert required(logins, ended) == "its login has expired"
     assert len(logins.servers.sent("/token")) == 1
 

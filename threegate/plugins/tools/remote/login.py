@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
@@ -89,8 +88,7 @@ def _valid_token(store: TokenStore, manifest: LoginServer, oauth: OAuthLogin, re
         kept = store.read(bound_to(manifest.url, oauth))
         if kept is None:
             raise login_required(server, "nobody is logged in")
-        late = kept.expires_at is not None and time.time() > kept.expires_at - limits.LOGIN_EARLY_SECONDS
-        if kept.access_token and not late:
+        if kept.is_valid():
             return kept.access_token
         if not kept.refresh_token:
             raise login_required(server, "its login has expired")

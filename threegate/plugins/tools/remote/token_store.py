@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -21,6 +22,7 @@ from threegate.core.errors import Refused, Unavailable
 from threegate.core.record import Record
 from threegate.core.settings import Settings
 from threegate.core.user_state import UserState
+from threegate.plugins.tools.remote_login import LoginServer, bound_to
 
 LOGIN_REQUIRED: Final = "login_required"
 
@@ -38,10 +40,29 @@ class KeptLogin(Record):
     expires_at: int | None = None
     """Seconds since 1970; None if the authorization server did not say."""
 
+    def is_valid(self) -> bool:
+        """Whether the access token can be used; one that can be refreshed is, before a call outlives it."""
+        early = limits.LOGIN_EARLY_SECONDS if self.refresh_token else 0
+        return bool(self.access_token) and (self.expires_at is None or time.time() < self.expires_at - early)
+
 
 def login_required(server: str, why: str) -> Refused:
     """Nothing is sent: a person must log in."""
     return Refused(LOGIN_REQUIRED, f"{server}: {why}; type: threegate tools login {server}")
+
+
+def login_problem(settings: Settings, manifest: LoginServer) -> str | None:
+    """Why a call would need a login now, as far as the file says; None if it would not, or if another account has it.
+    Nothing is asked of any server.
+    """
+    oauth = manifest.login.oauth if manifest.login is not None else None
+    store = TokenStore(settings, manifest.server)
+    if oauth is None or not store.is_ours():
+        return None
+    kept = store.read(bound_to(manifest.url, oauth))
+    if kept is None:
+        return "nobody is logged in"
+    return None if kept.refresh_token or kept.is_valid() else "its login has expired"
 
 
 def lost_client(server: str) -> Refused:
@@ -63,16 +84,19 @@ class TokenStore:
 
     def check_account(self) -> None:
         """Raises Refused (`login_account`) if this account is not the daemon's: the one with the workspace's key."""
-        try:
-            facts = self._state.key_file.lstat()
-        except OSError:
-            facts = None
-        if facts is None or facts.st_uid != os.geteuid():
+        if not self.is_ours():
             raise Refused(
                 "login_account",
                 f"{self._server}: only the account that runs the daemon, which has the workspace's key, can log in; "
                 "run this as that account (sudo -H -u ACCOUNT)",
             )
+
+    def is_ours(self) -> bool:
+        """Whether this account is the daemon's."""
+        try:
+            return self._state.key_file.lstat().st_uid == os.geteuid()
+        except OSError:
+            return False
 
     @contextmanager
     def locked(self) -> Iterator[None]:
