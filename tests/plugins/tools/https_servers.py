@@ -242,6 +242,7 @@ def sdk_server(authority: Authority, app: Any) -> Iterator[str]:
     config = uvicorn.Config(app, ssl_certfile=certificate, ssl_keyfile=key, log_level="critical", lifespan="on")
     server = uvicorn.Server(config)
     listening = socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it for sockets of its own only
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:

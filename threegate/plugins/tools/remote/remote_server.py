@@ -16,6 +16,8 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cache
 from typing import Any, Final
 
 from threegate.core import canonical, limits
@@ -52,7 +54,7 @@ class RemoteServer(CalledServer):
     def __init__(self, manifest: Manifest, headers: Headers, *, reach: Reach = PUBLIC) -> None:
         super().__init__(manifest)
         self._headers = headers
-        self._reach = reach
+        self._reach = replace(reach, tls=cache(reach.tls))  # to load the authorities takes longer than the call
         self._kept: tuple[tuple[str, str], ...] = ()
         self._secrets = KnownValues(())
         self._met = False
