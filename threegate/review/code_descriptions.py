@@ -130,8 +130,8 @@ OTHERS: Final[dict[str, str]] = {
     "`threegate tools refresh NAME`",
     "tools_unsafe": "the code of a tool server could be exchanged: others or the server itself may write it, "
     "or the folder has much more in it",
-    "url_refused": "the URL of a tool server, or one that it names, is not https, leads elsewhere, or to an address that "
-    "is not public",
+    "url_refused": "the URL of a tool server, or one that it names, is not https, leads elsewhere, or to an address "
+    "that is not public",
     "tools_fetched": "the command fetches code when it starts, so nothing could be pinned: install the server first",
     "login_required": "a remote server needs a login, or its login is lost or over: `threegate tools login NAME`",
     "login_refused": "a login ended without a token, because something of it was not as it must be: nothing is kept; "

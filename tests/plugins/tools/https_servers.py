@@ -242,6 +242,7 @@ def sdk_server(authority: Authority, app: Any, listening: socket.socket | None =
     config = uvicorn.Config(app, ssl_certfile=certificate, ssl_keyfile=key, log_level="critical", lifespan="on")
     server = uvicorn.Server(config)
     listening = listening or socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it for sockets of its own only
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
@@ -266,3 +267,40 @@ def pinned_remote(workspace: Workspace, url: str, reach: Reach) -> Manifest:
     with open_fresh(workspace, Settings(), remote_manifest(url), reach=reach) as server:
         initialize = server.initialize()
         return remote_manifest(url, initialize=initialize, tools=server.list_tools())
+
+
+@contextmanager
+def tls_front(authority: Authority, port: int) -> Iterator[str]:
+    """The URL under which a server that speaks plain HTTP on a port of this machine is reached over TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.certificate())
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                plain, _ = listening.accept()
+                threading.Thread(target=one, args=(plain,), daemon=True).start()
+
+    def one(plain: socket.socket) -> None:
+        with plain, suppress(OSError), context.wrap_socket(plain, server_side=True) as secure:
+            heard = _request(secure)
+            with socket.create_connection(("127.0.0.1", port)) as behind:
+                if heard is not None:
+                    behind.sendall(_written(heard, port))
+                while piece := behind.recv(65536):
+                    secure.sendall(piece)
+            secure.unwrap()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield f"https://{NAME}:{listening.getsockname()[1]}/mcp"
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+
+
+def _written(heard: Heard, port: int) -> bytes:
+    lines = [f"{name}: {value}" for name, value in heard.headers.items() if name != "host"]
+    head = "\r\n".join((f"{heard.method} {heard.path} HTTP/1.1", f"host: localhost:{port}", *lines, "", ""))
+    return head.encode() + heard.body

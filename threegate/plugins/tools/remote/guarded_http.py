@@ -246,6 +246,7 @@ class Request:
         """A connection to a public address of the host whose certificate is good for the name."""
         for address in self._addresses(host, port, until):
             plain = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or a request waits behind the handshake
             self._hold(plain)
             _in_time(plain, until, self._what)
             with suppress(OSError):

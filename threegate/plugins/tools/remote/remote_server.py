@@ -16,6 +16,8 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import cache
 from typing import Any, Final
 
 from threegate.core import canonical, limits
@@ -57,7 +59,7 @@ class RemoteServer(CalledServer):
         super().__init__(manifest)
         self._headers = headers
         self._refused = refused
-        self._reach = reach
+        self._reach = replace(reach, tls=cache(reach.tls))  # to load the authorities takes longer than the call
         self._kept: tuple[tuple[str, str], ...] = ()
         self._secrets = KnownValues(())
         self._met = False
