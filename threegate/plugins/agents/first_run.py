@@ -29,7 +29,7 @@ from threegate.core.secret_value import check_secret, read_secret
 from threegate.core.settings import SecretReference, Settings
 from threegate.core.user_state import UserState, config_home
 from threegate.core.workspace import Workspace, default_workspace
-from threegate.plugins.agents.profile import Profile
+from threegate.plugins.agents.profile import LOOPBACK, Profile
 from threegate.plugins.agents.runs import all_runs, is_alive
 from threegate.plugins.changes.section import AgentSettings, AgentsSettings
 from threegate.setup.init import init_workspace, new_workspace_id
@@ -47,7 +47,6 @@ from threegate.trail.payloads import (
 from threegate.trail.trail import Trail
 
 _DECIDED: Final = (Approved, Claimed, Cleared, Countersigned, Promoted)
-_LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +87,13 @@ def model_access(profile: Profile, settings: Settings) -> ModelAccess | None:
     """
     own = settings.section(AgentsSettings).profiles.get(profile.name, AgentSettings())
     url, url_variable = profile.url, ""
-    if not profile.url or own.key or urlsplit(profile.url).hostname in _LOOPBACK:
+    if own.key or not profile.needs_key:
         return None
     if not own.url and (given := os.environ.get(profile.url_variable, "")):
         url, url_variable = _endpoint(profile, given), profile.url_variable
     host = urlsplit(url).hostname or ""
     access = ModelAccess(profile.name, host, url=url if url_variable else "", url_variable=url_variable)
-    if host in _LOOPBACK:
+    if host in LOOPBACK:
         return access
     return _with_key(access, profile.key_variable, settings)
 
