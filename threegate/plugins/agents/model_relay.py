@@ -62,8 +62,10 @@ _BETA: Final = re.compile(
 """Betas of Anthropic's API that change how the model answers; those that let the provider reach out are not forwarded.
 """
 _REFUSES: Final = "ThreeGate's model relay refuses:"
-_END_CHARS: Final = 192
-"""Of a value that is masked in every form: all of a key."""
+_WHOLE_CHARS: Final = 192
+"""A value that is not longer, as keys are, is masked in every form."""
+_END_CHARS: Final = 64
+"""Of a longer value, this much of its end is: without it a token is worth nothing, and all would take seconds."""
 _PASSED_BACK: Final = frozenset(("content-type", "retry-after", "request-id", "x-request-id"))
 _TOTALS: Final = (b"total_tokens", b"totalTokenCount")
 _PARTS: Final = (b"input_tokens", b"cache_creation_input_tokens", b"cache_read_input_tokens", b"output_tokens")
@@ -254,8 +256,7 @@ class _Hidden:
     def __init__(self, values: frozenset[str]) -> None:
         self._values = values
         self._whole = sorted((value.encode() for value in values), key=len, reverse=True)
-        # The pattern for all forms of a whole token takes seconds to compile. Without its end it is worth nothing.
-        self._ends = KnownValues([value[-_END_CHARS:] for value in values])
+        self._forms = KnownValues([value if len(value) <= _WHOLE_CHARS else value[-_END_CHARS:] for value in values])
 
     def with_all(self, values: frozenset[str]) -> _Hidden:
         """These values and the present ones."""
@@ -267,7 +268,7 @@ class _Hidden:
             return data
         for value in self._whole:
             data = data.replace(value, MASK.encode())
-        return self._ends.text(data.decode("latin-1")).encode("latin-1")
+        return self._forms.text(data.decode("latin-1")).encode("latin-1")
 
     def split(self, data: bytes) -> tuple[bytes, bytes]:
         """The part of an answer that may be sent, masked, and the rest, in which a value may begin."""
