@@ -13,6 +13,7 @@ import pytest
 from tests.conftest import missing
 from tests.plugins.agents.chatgpt import ACCOUNT, jwt, log_in, write_login
 from tests.plugins.agents.npm_agents import Unavailable, install
+from tests.plugins.agents.people import Person
 from threegate.core.errors import InvalidInput
 from threegate.core.settings import parse_settings
 from threegate.plugins.agents.codex_login import LoginUnusable, read_login
@@ -165,6 +166,33 @@ def test_the_settings_name_a_login_or_a_key() -> None:
             load_profile(name, claude)
     with pytest.raises(InvalidInput):
         parse_settings(b'[agents.codex]\nlogin = "codex"\n')
+
+
+def test_a_run_does_not_start_without_a_usable_login(user: Person) -> None:
+    """Nothing is made, and what is said is for the person, who has to type it."""
+    home = user.home / ".config" / "threegate" / "codex"
+    settings = user.workspace / "threegate.toml"
+    plain = settings.read_text()
+
+    def said(login: Path, code: int, *options: str) -> str:
+        settings.write_text(f'{plain}\n[agents.codex]\nlogin = "{login}"\nprogram = "/bin/true"\n')
+        user.own()
+        done = user.run(profile="codex", options=options)
+        assert done.returncode == code and "CANARY" not in done.stderr, done
+        assert user.events("agent_started") == [] and list((user.workspace / "tool-exec/agents").glob("ar-*")) == []
+        return done.stderr
+
+    assert f"{home}: there is no login in it; log in with: CODEX_HOME={home} codex login" in said(home, 3)
+    log_in(home, ends_in=-1)
+    assert f"{home}: the login has expired; log in with: CODEX_HOME={home} codex login" in said(home, 3)
+    for place in (user.project / "codex", user.workspace / "tool-exec" / "codex", user.project):
+        log_in(place)
+        assert "move it, and set the new path" in said(place, 2), "the agent would see it"
+    other = user.home / "other"
+    log_in(other / "codex")
+    assert "move it, and set the new path" in said(other / "codex", 2, "--read", str(other))
+    (user.home / "link").symlink_to(user.project / "codex")
+    assert "move it, and set the new path" in said(user.home / "link", 2)
 
 
 def test_codex_itself_takes_such_a_login(tmp_path: Path) -> None:
