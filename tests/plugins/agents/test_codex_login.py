@@ -18,6 +18,7 @@ from threegate.core.errors import InvalidInput
 from threegate.core.settings import parse_settings
 from threegate.plugins.agents.codex_login import LoginUnusable, read_login
 from threegate.plugins.agents.profile import load_profile
+from threegate.plugins.agents.secret_files import is_secret_path
 
 ACCESS_TOKEN = "at-CANARY-access-token-of-a-workspace"
 
@@ -193,6 +194,12 @@ def test_a_run_does_not_start_without_a_usable_login(user: Person) -> None:
     assert "move it, and set the new path" in said(other / "codex", 2, "--read", str(other))
     (user.home / "link").symlink_to(user.project / "codex")
     assert "move it, and set the new path" in said(user.home / "link", 2)
+
+
+def test_a_login_in_a_project_is_hidden_by_its_name() -> None:
+    """Codex may have its folder in a project."""
+    assert all(map(is_secret_path, (".codex/auth.json", "sub/.codex/auth.json", ".Codex/Auth.JSON")))
+    assert not any(map(is_secret_path, ("auth.json", "codex/auth.json", ".codex/config.toml")))
 
 
 def test_codex_itself_takes_such_a_login(tmp_path: Path) -> None:

@@ -234,7 +234,10 @@ def test_an_expired_login_is_said_before_and_in_the_middle(subscriber: Subscribe
     model, done = subscriber.run([expire])
     model.check()
     assert done.returncode != 0, done.stdout
-    assert "the login has expired; outside of the jail it is renewed with: codex login" in done.stdout + done.stderr
+    assert (
+        "the ChatGPT login has expired; outside of the jail it is renewed with: codex login"
+        in done.stdout + done.stderr
+    )
     assert str(subscriber.login) not in done.stdout + done.stderr, "the agent does not know where it is"
     [ended] = who.events("agent_ended")
     assert ended["changed"] == 1 and len(subscriber.provider.seen) == 2, "its work is kept"

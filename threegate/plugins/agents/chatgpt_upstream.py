@@ -20,7 +20,7 @@ from threegate.plugins.agents.model_counts import RelaySettings
 from threegate.plugins.agents.model_forms import ModelRequestRefused
 
 RESPONSES: Final = "/backend-api/codex/responses"
-EXPIRED_OUTSIDE: Final = f"the ChatGPT login: {EXPIRED}; outside of the jail it is renewed with: codex login"
+EXPIRED_OUTSIDE: Final = "the ChatGPT login has expired; outside of the jail it is renewed with: codex login"
 """For the agent, and whoever reads its screen."""
 _ACCOUNTS: Final = "/backend-api/wham/accounts/check"
 _IDENTITY: Final = "/api/accounts/v1/user-auth-credential/whoami"

@@ -29,6 +29,7 @@ from threegate.core.secret_value import check_secret, read_secret
 from threegate.core.settings import SecretReference, Settings
 from threegate.core.user_state import UserState, config_home
 from threegate.core.workspace import Workspace, default_workspace
+from threegate.plugins.agents.codex_login import read_login
 from threegate.plugins.agents.profile import LOOPBACK, Profile
 from threegate.plugins.agents.runs import all_runs, is_alive
 from threegate.plugins.changes.section import AgentSettings, AgentsSettings
@@ -51,7 +52,9 @@ _DECIDED: Final = (Approved, Claimed, Cleared, Countersigned, Promoted)
 
 @dataclass(frozen=True, slots=True)
 class ModelAccess:
-    """Where the model of an agent is, and where its key comes from: a variable, a file, or the person, who types it."""
+    """Where the model of an agent is, and where its key comes from: a variable, a file, or the person, who types it; or
+    the folder of a login.
+    """
 
     profile: str
     host: str
@@ -67,10 +70,14 @@ class ModelAccess:
     """Another endpoint than the profile's, for the settings."""
     url_variable: str = ""
     """Where that was read."""
+    login: Path | None = None
+    """A folder with a login of the agent's own program, instead of a key."""
 
     def settings(self) -> dict[str, str]:
         """The values that the settings get, by dotted name."""
         values = {f"agents.{self.profile}.url": self.url} if self.url else {}
+        if self.login is not None:
+            values[f"agents.{self.profile}.login"] = str(self.login)
         if self.secret:
             values[f"agents.{self.profile}.key"] = self.secret
             if not self.exists:
@@ -83,7 +90,7 @@ class ModelAccess:
 
 def model_access(profile: Profile, settings: Settings) -> ModelAccess | None:
     """What the settings need so that an agent reaches its model; None: nothing. Raises Unavailable for a variable whose
-    value is not a key or not an endpoint.
+    value is not a key or not an endpoint, and for a login that cannot be used.
     """
     own = settings.section(AgentsSettings).profiles.get(profile.name, AgentSettings())
     url, url_variable = profile.url, ""
@@ -91,6 +98,10 @@ def model_access(profile: Profile, settings: Settings) -> ModelAccess | None:
         return None
     if not own.url and (given := os.environ.get(profile.url_variable, "")):
         url, url_variable = _endpoint(profile, given), profile.url_variable
+    login = config_home() / "threegate" / profile.name
+    if profile.login_url and not (own.url or url_variable) and (login / "auth.json").exists():
+        read_login(login)
+        return ModelAccess(profile.name, urlsplit(profile.login_url).hostname or "", login=login)
     host = urlsplit(url).hostname or ""
     access = ModelAccess(profile.name, host, url=url if url_variable else "", url_variable=url_variable)
     if host in LOOPBACK:

@@ -227,7 +227,7 @@ def test_the_login_is_read_anew_and_never_refreshed(client: Client, provider: Ch
 def test_an_expired_login_is_said_and_sent_nowhere(client: Client, provider: ChatGPT, home: Path) -> None:
     log_in(home, ends_in=-1)
     status, said = ask(client)
-    assert status == 403 and "the login has expired" in said and "codex login" in said and str(home) not in said
+    assert status == 403 and "the ChatGPT login has expired" in said and "codex login" in said and str(home) not in said
     assert provider.seen == []
     log_in(home, "renewed")
     assert ask(client)[0] == 200, "as soon as it is renewed"
