@@ -37,6 +37,9 @@ NOT_RUN = {
     " --widen 'vars.most gte 10 lte 43' --max-uses 12 --expires 21d": (
         "what a suggestion ends with: tests/plugins/grants/test_grant_suggest.py runs such a line"
     ),
+    "threegate agent run codex --project ~/app --tools git --tools 'memory/read_*'": (
+        "starts an agent: tests/plugins/agents/test_tools_of_a_run.py does it"
+    ),
     "threegate settings images --rootfs ~/threegate-root": "downloads: tests/setup/test_root_folder.py does it",
     "threegate serve passkeys --make-ca": (
         "needs a host name: tests/plugins/page/test_passkey_in_a_browser.py types these three"

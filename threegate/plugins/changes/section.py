@@ -36,7 +36,7 @@ AGENT_NAME = r"[a-z][a-z0-9-]{0,31}"
 """The name of a profile; it is part of names of folders."""
 
 
-CHOSEN_TOOL = r"[A-Za-z][A-Za-z0-9_-]{0,63}(/[A-Za-z0-9_.*?-]{1,64})?"
+CHOSEN_TOOL = r"[A-Za-z][A-Za-z0-9_-]{0,63}(/[A-Za-z0-9_.*-]{1,64})?"
 """A server, or some of its tools; ``*`` is any text."""
 
 

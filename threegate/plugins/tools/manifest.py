@@ -26,10 +26,11 @@ from threegate.trail.index import TrailIndex
 
 Place = Literal["jail", "era", "host"]
 """Where a server's process runs."""
-SERVER_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,15}")
+SERVER_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """A name that every client and the door accept; a server with any other tool name is refused entirely."""
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
+_SHORTENED: Final = re.compile(rf"_[0-9a-f]{{{limits.DOOR_NAME_DIGEST_CHARS}}}$")
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 IMAGE: Final = re.compile(r"sha256:[0-9a-f]{64}")
 """An image by the digest that the engine uses."""
@@ -157,14 +158,16 @@ _MANIFEST: Final = TypeAdapter(Manifest)
 
 def door_name(server: str, tool: str) -> str:
     """The name of a server's tool at the door: `NAME__tool` in at most DOOR_NAME_CHARS of A-Z a-z 0-9 _ -, which every
-    client accepts.
+    client accepts; other tools with the same one are not offered (`offered_tools`).
     """
-    # It identifies one tool: a server's name has no underscore, and a shortened name contains a digest.
-    plain = f"{server}__{_ODD.sub('_', tool)}"
-    if len(plain) <= limits.DOOR_NAME_CHARS and plain == f"{server}__{tool}":
+    # A plain name is one tool's: its first "__" ends the server's name, and it does not end as a shortened one does.
+    plain = f"{server}__{tool}"
+    is_split = "__" not in server and not server.endswith("_")
+    if is_split and len(plain) <= limits.DOOR_NAME_CHARS and not _ODD.search(tool) and not _SHORTENED.search(tool):
         return plain
-    digest = canonical.sha256_hex(tool.encode())[: limits.DOOR_NAME_DIGEST_CHARS]
-    return f"{plain[: limits.DOOR_NAME_CHARS - limits.DOOR_NAME_DIGEST_CHARS - 1]}_{digest}"
+    digest = canonical.digest([server, tool])[: limits.DOOR_NAME_DIGEST_CHARS]
+    start = f"{server[: limits.DOOR_NAME_SERVER_CHARS]}__{_ODD.sub('_', tool)}"
+    return f"{start[: limits.DOOR_NAME_CHARS - limits.DOOR_NAME_DIGEST_CHARS - 1]}_{digest}"
 
 
 def manifest_name(server: str) -> str:

@@ -54,14 +54,16 @@ ADD: Final = "threegate-tools-add/1"
 REFRESH: Final = "threegate-tools-refresh/1"
 _OURS: Final = frozenset(
     """threegate core door daemon operator approve approval agent agents apply era monty mcp tool tools contract
-    contracts session project file git shell web memory github-approved run requests wait cancel""".split()
+    contracts session project github-approved run requests wait cancel""".split()
 )
-"""Names that a person could mistake for ThreeGate's own, or for one of its tools."""
+"""Names that a person could mistake for ThreeGate's own. Those of operations that a proposal names (`git`, `memory`)
+are a server's usual ones: no contract of an operation judges a server's tool (`contracts.calls`).
+"""
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\.[a-z][a-z0-9-]{1,62}")
 _SYSTEM: Final = frozenset(("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "proc", "sys", "dev"))
 _HOMES: Final = ("/tmp", "/var/tmp")
 """The home folder in a jail and a container, and a link to it."""
-_SAME: Final = str.maketrans({"0": "o", "1": "l", "5": "s", "8": "b", "i": "l", "-": None})
+_SAME: Final = str.maketrans({"0": "o", "1": "l", "5": "s", "8": "b", "i": "l", "-": None, "_": None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +253,7 @@ def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Mani
 
 def _refuse_name(context: Context, name: str) -> None:
     if not SERVER_NAME.fullmatch(name) or name.endswith("-"):
-        raise InvalidInput(f"{name!r}: not a valid server name; use a letter, then up to 15 of a-z 0-9 -")
+        raise InvalidInput(f"{name!r}: not a valid server name; use a letter, then up to 63 of A-Z a-z 0-9 _ -")
     with _settled(context) as held:
         known = announced_manifests(held.index)
     if name in known:
@@ -268,7 +270,7 @@ def _refuse_name(context: Context, name: str) -> None:
 
 def _looks(name: str) -> str:
     """A name reduced to what a person sees at a glance."""
-    return name.translate(_SAME).replace("rn", "m").replace("vv", "w").removesuffix("s")
+    return name.casefold().translate(_SAME).replace("rn", "m").replace("vv", "w").removesuffix("s")
 
 
 def _known(name: str) -> Refused:

@@ -55,7 +55,7 @@ ServerName = Annotated[str, argument("NAME", "A server shown by `threegate tools
 
 @app.command("add")
 def add(
-    server: Annotated[str, argument("NAME", "Its name: a letter, then up to 15 of a-z 0-9 -.")],
+    server: Annotated[str, argument("NAME", "Its name: a letter, then up to 63 of A-Z a-z 0-9 _ -.")],
     command: Annotated[list[str], argument("-- COMMAND", "The server's installed program.")],
     env: Annotated[
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for it.")
