@@ -99,22 +99,29 @@ class ChatGPT:
     accounts: tuple[int, bytes] | None = None
     """What is answered instead of `rows`, with its status."""
     identity: dict[str, Any] = field(default_factory=lambda: {"chatgpt_account_id": ACCOUNT})
+    plain: dict[str, str] = field(
+        default_factory=lambda: {"content-type": "application/json", "set-cookie": "session=CANARY-cookie; Path=/"}
+    )
+    """Headers of every answer but the model's."""
+    between: float = 0
+    """Seconds between two bytes of an answer about accounts; 0: it comes whole."""
     url: str = ""
+    ended: threading.Event = field(default_factory=threading.Event)
 
     def paths(self) -> list[str]:
         return [f"{asked.method} {asked.path}" for asked in self.seen]
 
     def answer(self, asked: Asked) -> tuple[int, Mapping[str, str], list[bytes]]:
         """What one request gets."""
-        plain = {"content-type": "application/json", "set-cookie": "session=CANARY-cookie; Path=/"}
         if (asked.method, asked.path) == ("POST", RESPONSES):
             return self.status, {**self.headers, "set-cookie": "session=CANARY-cookie; Path=/"}, self.pieces
         if (asked.method, asked.path) == ("GET", ACCOUNTS):
             status, data = self.accounts or (200, json.dumps({"accounts": self.rows}).encode())
-            return status, {**plain, "location": "/backend-api/elsewhere"}, [data]
+            pieces = [data[at : at + 1] for at in range(len(data))] if self.between else [data]
+            return status, {**self.plain, "location": "/backend-api/elsewhere"}, pieces
         if (asked.method, asked.path) == ("GET", IDENTITY):
-            return 200, plain, [json.dumps(self.identity).encode()]
-        return 404, plain, [b"{}"]
+            return 200, self.plain, [json.dumps(self.identity).encode()]
+        return 404, self.plain, [b"{}"]
 
     @contextmanager
     def serving(self, address: tuple[str, int] = ("127.0.0.1", 0), tls: ssl.SSLContext | None = None) -> Iterator[None]:
@@ -138,6 +145,8 @@ class ChatGPT:
                 for piece in [*pieces, b""]:
                     self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
                     self.wfile.flush()
+                    if provider.between and asked.path == ACCOUNTS and provider.ended.wait(provider.between):
+                        return
 
             do_GET = do_PUT = do_DELETE = do_POST
 
@@ -152,5 +161,6 @@ class ChatGPT:
         try:
             yield
         finally:
+            self.ended.set()
             server.shutdown()
             server.server_close()

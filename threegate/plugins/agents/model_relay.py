@@ -62,10 +62,6 @@ _BETA: Final = re.compile(
 """Betas of Anthropic's API that change how the model answers; those that let the provider reach out are not forwarded.
 """
 _REFUSES: Final = "ThreeGate's model relay refuses:"
-_WHOLE_CHARS: Final = 192
-"""A value that is not longer, as keys are, is masked in every form."""
-_END_CHARS: Final = 64
-"""Of a longer value, this much of its end is: without it a token is worth nothing, and all would take seconds."""
 _PASSED_BACK: Final = frozenset(("content-type", "retry-after", "request-id", "x-request-id"))
 _TOTALS: Final = (b"total_tokens", b"totalTokenCount")
 _PARTS: Final = (b"input_tokens", b"cache_creation_input_tokens", b"cache_read_input_tokens", b"output_tokens")
@@ -256,7 +252,8 @@ class _Hidden:
     def __init__(self, values: frozenset[str]) -> None:
         self._values = values
         self._whole = sorted((value.encode() for value in values), key=len, reverse=True)
-        self._forms = KnownValues([value if len(value) <= _WHOLE_CHARS else value[-_END_CHARS:] for value in values])
+        most, end = limits.AGENT_MASKED_CHARS, limits.AGENT_MASKED_END_CHARS
+        self._forms = KnownValues([value if len(value) <= most else value[-end:] for value in values])
 
     def with_all(self, values: frozenset[str]) -> _Hidden:
         """These values and the present ones."""

@@ -4,7 +4,9 @@ goes to the exact addresses of Codex, and nothing of the login gets into the jai
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import gzip
 import json
 import os
 import socket
@@ -12,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.plugins.agents.chatgpt import (
@@ -28,7 +31,10 @@ from tests.plugins.agents.chatgpt import (
 )
 from tests.plugins.agents.test_model_protocols import GOOD
 from tests.plugins.agents.test_model_relay import Client
+from threegate.core import limits
+from threegate.plugins.agents.chatgpt_upstream import ChatGPTUpstream
 from threegate.plugins.agents.model_counts import RelaySettings
+from threegate.plugins.agents.model_forms import ModelRequestRefused
 from threegate.plugins.agents.side_processes import start_model_relay
 
 ASKED = [f"GET {ACCOUNTS}", f"POST {RESPONSES}"]
@@ -186,6 +192,27 @@ def test_a_workspace_that_codex_would_ask_elsewhere_is_refused(
         status, said = ask(client)
         assert status == 403 and "API key" in said and "evil" not in said, row
     assert set(provider.paths()) == {ASKED[0]}
+
+
+def test_a_provider_that_takes_its_time_or_packs_its_answer(
+    provider: ChatGPT, home: Path, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte now and then does not extend the time, and what is packed is not unpacked."""
+    monkeypatch.setattr(limits, "AGENT_LOGIN_SECONDS", 0.3)
+    listed = json.dumps({"accounts": [{"id": ACCOUNT, **USUAL}]}).encode()
+
+    async def refusal() -> str:
+        async with httpx.AsyncClient(trust_env=False) as http:
+            settings = RelaySettings("responses", provider.url, ("m",), "", 1, 1, 0, login=str(home))
+            with pytest.raises(ModelRequestRefused) as refused:
+                await ChatGPTUpstream(http, settings).headers()
+            return str(refused.value)
+
+    provider.accounts, provider.between = (200, b" " * 40 + listed), 0.05
+    assert "no answer about the account" in asyncio.run(refusal())
+    provider.accounts, provider.between = (200, gzip.compress(listed)), 0
+    provider.plain["content-encoding"] = "gzip"
+    assert "no answer about the account" in asyncio.run(refusal())
 
 
 def test_an_account_that_is_listed_twice_is_refused(client: Client, provider: ChatGPT, tokens: Tokens) -> None:
