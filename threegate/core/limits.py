@@ -949,6 +949,17 @@ AGENT_MODEL_MEMORY_MB: Final = 512
 """Data of one relay's process (RLIMIT_DATA). A body of AGENT_MODEL_REQUEST_BYTES takes about 200 of it."""
 AGENT_MODEL_TOKEN_BYTES: Final = 4
 """Bytes of a request and its answer that count as one token if the provider reports no number."""
+AGENT_MASKED_CHARS: Final = 192
+"""A key or token that is not longer is masked in every form in what a model answers."""
+AGENT_MASKED_END_CHARS: Final = 64
+"""Of a longer one this much of its end is: without it a token is worth nothing, and all of it would take seconds."""
+AGENT_LOGIN_BYTES: Final = 256 * KIB
+"""Of a file below the folder of a login (`agents.NAME.login`)."""
+AGENT_LOGIN_TOKEN_CHARS: Final = 16_384
+AGENT_LOGIN_ANSWER_BYTES: Final = MIB
+"""What a provider answers about an account."""
+AGENT_LOGIN_SECONDS: Final = 20
+"""For such an answer."""
 AGENT_HOST_CONNECTIONS: Final = 256
 """To allowed hosts at a time, half-sent ones included; each may hold some 256 KiB outside of the jail."""
 AGENT_CONNECT_SECONDS: Final = 30
