@@ -126,7 +126,9 @@ def _read(home: Path) -> dict[str, Any]:
         finally:
             os.close(descriptor)
     except FileNotFoundError:
-        raise LoginUnusable(home, "there is no login in it") from None
+        # Settings of the machine, or `auto`, may have put it into a keyring.
+        then = f"log in with: {_command(home)} -c cli_auth_credentials_store=file"
+        raise LoginUnusable(home, "there is no login in it", then) from None
     except OSError:
         raise LoginUnusable(home, "its auth.json cannot be read as a file of its own") from None
     if facts.st_mode & 0o077 or facts.st_uid not in (os.geteuid(), 0):
