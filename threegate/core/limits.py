@@ -31,6 +31,8 @@ REMOTE_BYTES: Final = MIB
 """An answer of a URL that a server names."""
 REMOTE_SECONDS: Final = 10.0
 """For such an answer, the lookup of its name and all of its bytes included."""
+REMOTE_END_SECONDS: Final = 3.0
+"""For the end of a session at a server's URL, which nothing waits for."""
 FRONT_MATTER_BYTES: Final = 16 * KIB
 FRONT_MATTER_DEPTH: Final = 4
 REQUEST_ID_CHARS: Final = 128
@@ -798,6 +800,22 @@ TOOLS_SHELL_SCRIPT_BYTES: Final = 64 * KIB
 """Of a shell script that starts a server, read for the files that it names."""
 TOOLS_ARGUMENT_CHARS: Final = 4_096
 TOOLS_ARGUMENTS: Final = 256
+REMOTE_HEADERS: Final = 16
+LOGIN_SECONDS: Final = 300.0
+"""From the link to a browser's answer."""
+LOGIN_EARLY_SECONDS: Final = 60
+"""So long before its end a token is refreshed: the call that gets it takes time."""
+LOGIN_EXPIRES_SECONDS: Final = 10 * 366 * 86400
+LOGIN_FILE_BYTES: Final = 64 * KIB
+LOGIN_TOKEN_CHARS: Final = 16 * KIB
+"""Of a token, and of a client's secret."""
+LOGIN_CLIENT_ID_CHARS: Final = 2_000
+LOGIN_SCOPES: Final = 256
+"""Scopes, and entries of the other lists in a metadata document."""
+LOGIN_SCOPE_CHARS: Final = 256
+LOGIN_CALLBACK_BYTES: Final = 32 * KIB
+LOGIN_CALLBACK_SECONDS: Final = 10
+"""Between two pieces of the head of a browser's request with the answer, which has at most so many bytes."""
 
 # ---- agents (docs/spec/8-agents.md)
 AGENT_RUNS: Final = 10_000

@@ -89,6 +89,11 @@ NOT_RUN = {
     "threegate tools add mind --stateful -- /opt/mind/node_modules/.bin/mcp-server-mind": "the same",
     "threegate tools add mind --in era --image mind:1.2 -- /usr/local/bin/mcp-server-mind": "needs an image:"
     " tests/plugins/tools/test_container_servers.py",
+    "threegate tools add tracker --url https://mcp.example.com/mcp": (
+        "needs a server and a browser: tests/plugins/tools/test_login_command.py"
+    ),
+    "threegate tools add hub --url https://hub.example.com/mcp --bearer hub": "the same",
+    "threegate tools login tracker": "the same",
     "threegate tools list": "the same",
     "threegate tools test notes": "the same",
     "threegate tools show notes": "the same",
