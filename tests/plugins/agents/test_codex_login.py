@@ -151,6 +151,13 @@ def test_what_is_no_file_of_a_login(tmp_path: Path, make: Callable[[Path], None]
     assert why in refused(tmp_path).why
 
 
+@pytest.mark.root
+def test_a_login_of_another_account_is_refused(tmp_path: Path) -> None:
+    log_in(tmp_path)
+    os.chown(tmp_path / "auth.json", 65534, 65534)
+    assert refused(tmp_path).why == "its auth.json is another account's"
+
+
 def test_the_settings_name_a_login_or_a_key() -> None:
     settings = parse_settings(b'[agents.codex]\nlogin = "/home/me/codex"\n')
     profile = load_profile("codex", settings)
