@@ -40,7 +40,7 @@ class AgentStarted(SignedAct):
     model: str | None = None
     """The one model it may ask for."""
     endpoint: str | None = None
-    """The one host that the model relay speaks to."""
+    """The one host that the model relay sends the agent's requests to."""
     hosts: tuple[str, ...] | None = None
     """Hosts that it may send anything to (``--allow``)."""
     parent: str | None = None
