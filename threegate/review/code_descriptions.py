@@ -133,6 +133,10 @@ OTHERS: Final[dict[str, str]] = {
     "url_refused": "the URL of a tool server, or one that it names, is not https, leads elsewhere, or to an address "
     "that is not public",
     "tools_fetched": "the command fetches code when it starts, so nothing could be pinned: install the server first",
+    "login_required": "a remote server needs a login, or its login is lost or over: `threegate tools login NAME`",
+    "login_refused": "a login ended without a token, because something of it was not as it must be: nothing is kept; "
+    "log in again, or ask who runs the server",
+    "login_account": "only the account that runs the daemon can log in to a remote server: run it as that account",
     "server_not_started": "the process of a tool server could not be started",
     "server_ended": "the process of a tool server exited before it answered",
     "server_silent": "a tool server did not answer in time",

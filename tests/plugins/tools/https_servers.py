@@ -49,26 +49,26 @@ class Authority:
     @classmethod
     def make(cls, folder: Path) -> Authority:
         made = cls(folder)
-        made._openssl(
+        made.openssl(
             "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
             "-subj", "/CN=tests", "-keyout", "ca.key", "-out", "ca.crt",
         )  # fmt: skip
         for name in (NAME, OTHER):
-            made._issue(name)
+            made.issue(name)
         return made
 
-    def _issue(self, name: str) -> None:
-        self._openssl(
+    def issue(self, name: str) -> None:
+        self.openssl(
             "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}",
             "-keyout", f"{name}.key", "-out", f"{name}.csr",
         )  # fmt: skip
         (self.folder / f"{name}.ext").write_text(f"subjectAltName=DNS:{name}\n")
-        self._openssl(
+        self.openssl(
             "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
             "-extfile", f"{name}.ext", "-out", f"{name}.crt",
         )  # fmt: skip
 
-    def _openssl(self, *words: str) -> None:
+    def openssl(self, *words: str) -> None:
         subprocess.run(["openssl", *words], cwd=self.folder, check=True, capture_output=True)
 
     @property
@@ -236,12 +236,12 @@ def _request(secure: ssl.SSLSocket) -> Heard | None:
 
 
 @contextmanager
-def sdk_server(authority: Authority, app: Any) -> Iterator[str]:
-    """The URL of an app of the SDK that runs over TLS."""
+def sdk_server(authority: Authority, app: Any, listening: socket.socket | None = None) -> Iterator[str]:
+    """The URL of an app of the SDK that runs over TLS; where it listens may be given."""
     certificate, key = authority.certificate()
     config = uvicorn.Config(app, ssl_certfile=certificate, ssl_keyfile=key, log_level="critical", lifespan="on")
     server = uvicorn.Server(config)
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = listening or socket.create_server(("127.0.0.1", 0))
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # asyncio sets it for sockets of its own only
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

@@ -40,10 +40,9 @@ NOT_RUN = {
     "threegate agent run codex --project ~/app --tools git --tools 'memory/read_*'": (
         "starts an agent: tests/plugins/agents/test_tools_of_a_run.py does it"
     ),
-    "threegate tools add tracker --url https://mcp.example.com/mcp": (
+    "threegate tools test tracker": (
         "needs a server at a public address: tests/plugins/tools/end_to_end/test_remote_calls.py has one"
     ),
-    "threegate tools test tracker": "the same",
     "threegate settings images --rootfs ~/threegate-root": "downloads: tests/setup/test_root_folder.py does it",
     "threegate serve passkeys --make-ca": (
         "needs a host name: tests/plugins/page/test_passkey_in_a_browser.py types these three"
@@ -93,6 +92,11 @@ NOT_RUN = {
     "threegate tools add mind --stateful -- /opt/mind/node_modules/.bin/mcp-server-mind": "the same",
     "threegate tools add mind --in era --image mind:1.2 -- /usr/local/bin/mcp-server-mind": "needs an image:"
     " tests/plugins/tools/test_container_servers.py",
+    "threegate tools add tracker --url https://mcp.example.com/mcp": (
+        "needs a server and a browser: tests/plugins/tools/test_login_command.py"
+    ),
+    "threegate tools add hub --url https://hub.example.com/mcp --bearer hub": "the same",
+    "threegate tools login tracker": "the same",
     "threegate tools list": "the same",
     "threegate tools test notes": "the same",
     "threegate tools show notes": "the same",

@@ -69,6 +69,12 @@ class AgentSettings(Table):
     key: str = setting(
         default="", description="name of the secret (`secrets.NAME`) with the endpoint's key; it never enters the jail"
     )
+    login: str = setting(
+        default="",
+        pattern=r"(/[^\x00-\x1f]{1,1000})?",
+        description="instead of `key`: absolute path of the folder with a login of the agent's own program, for Codex "
+        "a `CODEX_HOME` after `codex login`; it is read and never changed",
+    )
     requests: int = setting(default=2000, ge=1, description="requests to the model that one run may make")
     megabytes: int = setting(default=1024, ge=1, description="MiB that one run may send to and get from the model")
     tokens: int = setting(default=0, ge=0, description="tokens that one run may use, as reported, else by size; 0: any")

@@ -23,6 +23,9 @@ def open_fresh(
         return open_server(workspace, settings, manifest)
     require_extra("a tool server at a URL", "mcp")
     from threegate.plugins.tools.remote.guarded_http import PUBLIC
+    from threegate.plugins.tools.remote.login import ServerLogin
     from threegate.plugins.tools.remote.remote_server import RemoteServer
 
-    return RemoteServer(manifest, tuple, reach=reach or PUBLIC)
+    reach = reach or PUBLIC
+    login = ServerLogin(workspace, settings, manifest, reach=reach)
+    return RemoteServer(manifest, login.headers, refused=login.was_refused, reach=reach)

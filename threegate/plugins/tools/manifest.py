@@ -23,6 +23,7 @@ from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.record import first_problem
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.kinds import manifest_path
+from threegate.plugins.tools.remote_login import RemoteLogin
 from threegate.trail.index import TrailIndex
 
 Place = Literal["jail", "era", "host", "remote"]
@@ -36,7 +37,7 @@ VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 IMAGE: Final = re.compile(r"sha256:[0-9a-f]{64}")
 """An image by the digest that the engine uses."""
 _INITIALIZE: Final = {"protocolVersion", "capabilities", "serverInfo", "instructions"}
-_ONLY_IF_SET: Final = {"stateful", "image", "data", "url"}
+_ONLY_IF_SET: Final = {"stateful", "image", "data", "url", "login"}
 _CONFIG: Final = ConfigDict(extra="forbid", hide_input_in_errors=True)
 _Absolute = Annotated[str, Field(pattern="^/")]
 _T = TypeVar("_T")
@@ -118,6 +119,8 @@ class Manifest:
     """Of a server elsewhere: an https URL, which is reached with the certificate of its host. Nothing of this machine
     belongs to it, and its program cannot be pinned.
     """
+    login: RemoteLogin | None = None
+    """How a server elsewhere learns who asks; None if it does not."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -138,9 +141,10 @@ class Manifest:
         return next((tool for tool in self.tools if tool.name == name), None)
 
     def to_data(self) -> dict[str, Any]:
-        """As a JSON value; every key is present, but `stateful`, `image`, `data` and `url` only if they are set."""
+        """As a JSON value; every key is present, but those of `_ONLY_IF_SET` only if they are set."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         values |= {"binds": [asdict(item) for item in self.binds], "tools": [tool.to_data() for tool in self.tools]}
+        values["login"] = self.login and self.login.to_data()
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in values.items()
@@ -153,8 +157,8 @@ class Manifest:
         found = _read(_MANIFEST, data)
         if found.place == "remote":
             _refuse_local(found)
-        elif found.url or not found.argv or not found.argv[0].startswith("/"):
-            raise ValueError("argv does not start with an absolute path, or there is a URL as well")
+        elif found.url or found.login or not found.argv or not found.argv[0].startswith("/"):
+            raise ValueError("argv does not start with an absolute path, or there is a URL or a login as well")
         if (found.place == "era") != bool(IMAGE.fullmatch(found.image)):
             raise ValueError("an image must be given by its digest, for a server in a container and for no other")
         if len({tool.name for tool in found.tools}) != len(found.tools):

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterable
 
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
+from threegate.plugins.tools.login_card import login_section
 from threegate.plugins.tools.manifest import Difference, Manifest, PinnedTool, door_name
 
 CHANGES_UNSEEN = (
@@ -26,6 +27,7 @@ def server_sections(manifest: Manifest) -> list[Section]:
     return [
         Section("THE SERVER", tuple(_process(manifest))),
         reach_section(manifest),
+        *([login_section(manifest.login)] if manifest.login is not None else []),
         Section("WHAT IT SAYS OF ITSELF (not believed)", tuple(_words(manifest))),
         *tools,
     ]

@@ -44,6 +44,8 @@ from threegate.plugins.tools.mcp.server_image import image_digest, refuse_hiding
 from threegate.plugins.tools.message_stream import ServerError
 from threegate.plugins.tools.program_tree import program_digests
 from threegate.plugins.tools.reached_code import CODE_VARIABLE, UNPINNABLE_VARIABLE
+from threegate.plugins.tools.remote.token_store import TokenStore
+from threegate.plugins.tools.remote_login import RemoteLogin
 from threegate.plugins.tools.server_command import pinned_command
 from threegate.plugins.tools.server_start import DROPPED, secret_values, server_account
 from threegate.runners.era.engine_answer import engine_url
@@ -92,6 +94,8 @@ class WantedServer:
     """Files and folders that are named, or in the program's folder, and are not code."""
     url: str = ""
     """Of a server elsewhere, which has no words and nothing of this machine."""
+    login: RemoteLogin | None = None
+    """Of such a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +228,13 @@ def sign_server(context: Context, acting: Acting, looked: LookedAt) -> None:
 
 
 def remove_server(context: Context, name: str, *, actor: str) -> None:
-    """Remove a server; removing needs no signature. Raises Refused, TrailError, OSError."""
+    """Remove a server and what this account keeps of its login; removing needs no signature. Raises Refused,
+    TrailError, OSError.
+    """
     with disk_reserve(context.workspace.reserve), _settled(context) as held:
         if manifest_path(name) not in held.index.files:
             raise Refused("tools_unknown", f"{name}: no such server; see: threegate tools list")
+        TokenStore(context.policy.settings, name).forget()
         path = context.workspace.tools / manifest_name(name)
         moves.remove_file(held, path, ToolsRemoved(server=name, files={manifest_path(name): None}), actor=actor)
 
@@ -276,6 +283,7 @@ def _elsewhere(wanted: WantedServer) -> Manifest:
         tools=(),
         program={},
         url=wanted.url,
+        login=wanted.login,
     )
 
 

@@ -26,13 +26,13 @@ from threegate.core.screen_parts import Section
 from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
 from threegate.plugins.tools.fresh_server import open_fresh
+from threegate.plugins.tools.login_command import AskedLogin, looked_at
 from threegate.plugins.tools.manifest import Manifest, read_manifest, server_names
 from threegate.plugins.tools.process_states import count_processes
 from threegate.plugins.tools.server_card import difference_section, runs_where, server_sections
 from threegate.plugins.tools.tool_servers import (
     WantedServer,
     look_again,
-    look_at_new,
     pinned,
     program_changes,
     remove_server,
@@ -62,6 +62,22 @@ def add(
     url: Annotated[
         str, typer.Option("--url", metavar="URL", help="Instead of a program: a server elsewhere, by its https URL.")
     ] = "",
+    client_id: Annotated[
+        str,
+        typer.Option("--client-id", metavar="ID", help="With --url: the client that you registered for its login."),
+    ] = "",
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", metavar="SCOPE", help="With --url: what its login asks for, instead of what it names."),
+    ] = None,
+    bearer: Annotated[
+        str,
+        typer.Option("--bearer", metavar="NAME", help="With --url: a token from the file of the setting secrets.NAME."),
+    ] = "",
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="HEADER=NAME", help="With --url: a header from the file of secrets.NAME."),
+    ] = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for it.")
     ] = None,
@@ -137,10 +153,11 @@ def add(
         tuple(data or ()),
         url,
     )
-    looked = look_at_new(context, wanted)
-    _show(server_sections(looked.manifest), json_)
-    ask(f"Sign this server as {acting.name}?", yes)
-    sign_server(context, acting, looked)
+    asked = AskedLogin(client_id, tuple(scope or ()), bearer, tuple(header or ()))
+    with looked_at(context, wanted, asked, yes=yes, quiet=wants_json(json_)) as looked:
+        _show(server_sections(looked.manifest), json_)
+        ask(f"Sign this server as {acting.name}?", yes)
+        sign_server(context, acting, looked)
     if wants_json(json_):
         emit_json(_row(looked.manifest))
         return

@@ -181,9 +181,7 @@ def test_how_a_call_ends(
     assert not re.search("approve all|pay", ended.detail) and "\n" not in ended.detail
 
 
-@pytest.mark.parametrize(
-    "first", [b"", STREAM, STREAM + b"id: 1\nretry: 1\ndata: \n\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n"]
-)
+@pytest.mark.parametrize("first", [b"", STREAM, STREAM + b"id: 1\nretry: 1\ndata: \n\n", json_answer({}).replace(b": 2", b": 9999")])
 @pytest.mark.parametrize("again", [b"", b": keep\n\n"])
 def test_one_that_does_not_answer_has_its_time(
     authority: Authority, workspace: Workspace, first: bytes, again: bytes
@@ -195,7 +193,7 @@ def test_one_that_does_not_answer_has_its_time(
         began = time.monotonic()
         ended = run(workspace, manifest, authority.reach(), seconds=SHORT)
         assert ended.status == "interrupted" and time.monotonic() - began < 20
-        assert "no answer in time" in ended.detail or "without a message" in ended.detail
+        assert "no answer in time" in ended.detail
         assert len(remote.came("tools/call")) == 1
 
 
@@ -239,7 +237,7 @@ BEFORE: list[tuple[str, str, str, Callable[[Heard, LittleRemote], Any]]] = [
         json_answer(result(h, {"tools": r.tools, "x": "x" * limits.TOOLS_START_BYTES}))]),
     ("tools/list", "unavailable", "compressed", lambda h, r: [bomb(h)]),
     ("tools/list", "unavailable", "leads elsewhere", lambda h, r: [plain(302, f"Location: {r.url}\r\n")]),
-    ("tools/list", "login_required", "the server wants a login (401)", lambda h, r: [plain(401)]),
+    ("tools/list", "login_required", "threegate tools remove little, then add it again", lambda h, r: [plain(401)]),
     ("tools/list", "unavailable", "broke off", lambda h, r: []),
     ("tools/list", "unavailable", "unknown kind", lambda h, r: [
         json_answer(result(h, {"tools": r.tools, "resultType": "input_required"}))]),

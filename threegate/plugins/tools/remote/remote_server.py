@@ -46,14 +46,19 @@ _OTHER_PROTOCOL: Final = ("server_error", "server_protocol")
 
 Headers = Callable[[], tuple[tuple[str, str], ...]]
 """The kept headers of a server, such as its login's. Raises Refused `login_required`."""
+Told = Callable[[tuple[tuple[str, str], ...]], None]
+"""Is told that the server did not accept these headers (401)."""
 
 
 class RemoteServer(CalledServer):
     """A context manager: the login is read with the block, and the session ends with it."""
 
-    def __init__(self, manifest: Manifest, headers: Headers, *, reach: Reach = PUBLIC) -> None:
+    def __init__(
+        self, manifest: Manifest, headers: Headers, *, refused: Told = lambda sent: None, reach: Reach = PUBLIC
+    ) -> None:
         super().__init__(manifest)
         self._headers = headers
+        self._refused = refused
         self._reach = replace(reach, tls=cache(reach.tls))  # to load the authorities takes longer than the call
         self._kept: tuple[tuple[str, str], ...] = ()
         self._secrets = KnownValues(())
@@ -240,7 +245,12 @@ class RemoteServer(CalledServer):
         if answer.status not in (401, 403):
             return
         name, wants = self.manifest.server, "a login" if answer.status == 401 else "another login, with more rights"
-        again = f"the server wants {wants} ({answer.status}); type: threegate tools login {name}"
+        what = f"threegate tools remove {name}, then add it again"
+        if answer.status == 401:
+            self._refused(self._kept)
+            if self.manifest.login is not None and self.manifest.login.oauth is not None:
+                what = f"threegate tools login {name}"
+        again = f"the server wants {wants} ({answer.status}); type: {what}"
         if in_call:
             raise ServerError("login_required", again)
         raise LoginRequiredError(f"{name}: {again}", answer.headers.get("www-authenticate", ()))
