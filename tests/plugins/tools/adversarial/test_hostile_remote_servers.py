@@ -181,7 +181,7 @@ def test_how_a_call_ends(
     assert not re.search("approve all|pay", ended.detail) and "\n" not in ended.detail
 
 
-@pytest.mark.parametrize("first", [b"", STREAM, STREAM + b"id: 1\nretry: 1\ndata: \n\n", json_answer({}).replace(b": 2", b": 9999")])
+@pytest.mark.parametrize("first", [b"", STREAM, WHOLE, json_answer({}).replace(b": 2", b": 9999")])
 @pytest.mark.parametrize("again", [b"", b": keep\n\n"])
 def test_one_that_does_not_answer_has_its_time(
     authority: Authority, workspace: Workspace, first: bytes, again: bytes
