@@ -231,6 +231,8 @@ BEFORE: list[tuple[str, str, str, Callable[[Heard, LittleRemote], Any]]] = [
         json_answer(result(h, {"tools": [*r.tools, *r.tools]}))]),
     ("tools/list", "unavailable", "has no end", lambda h, r: [
         json_answer(result(h, {"tools": [], "nextCursor": "a"}))]),
+    ("tools/list", "unavailable", "has no end", lambda h, r: [
+        json_answer(result(h, {"tools": [], "nextCursor": str(len(r.heard))}))]),
     ("tools/list", "unavailable", "a key occurs twice", lambda h, r: [
         json_answer(json.dumps(result(h, {"tools": r.tools})).encode()[:-1] + b', "id": 2}')]),
     ("tools/list", "unavailable", "too long", lambda h, r: [
