@@ -762,6 +762,8 @@ DOOR_NAME_SERVER_CHARS: Final = 14
 """What a shortened name keeps of its server's."""
 TOOLS_MANIFEST_BYTES: Final = 4 * MIB
 TOOLS_PINNED: Final = 512
+TOOLS_PAGES: Final = 64
+"""Of a server's list of tools, behind the first one."""
 """Tools of one server."""
 TOOLS_START_SECONDS: Final = 30
 """For each answer before a call: `initialize`, and a page of the list."""
