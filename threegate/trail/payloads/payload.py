@@ -290,8 +290,8 @@ def _flag(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _texts(value: object) -> tuple[str, ...] | None:
-    if not isinstance(value, (list, tuple)) or not _STRINGS.issuperset(map(type, value)):
+def _texts(value: object, kind: type = str) -> tuple[Any, ...] | None:
+    if not isinstance(value, (list, tuple)) or not {kind}.issuperset(map(type, value)):
         return None
     return tuple(value)
 
@@ -315,6 +315,7 @@ READERS: Final[Mapping[str, _Reader]] = {
     "bool | None": _flag,
     "bool": lambda value: value is True,
     "tuple[str, ...] | None": _texts,
+    "tuple[int, ...] | None": lambda value: _texts(value, int),
     "tuple[str, ...]": lambda value: _texts(value) or (),
     "Mapping[str, str] | None": _digests,
     "Mapping[str, str | None] | None": _paths,
