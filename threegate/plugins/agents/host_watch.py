@@ -21,6 +21,7 @@ from threegate.runners.jail.side_process import SideProcess, allow_hosts
 from threegate.trail.trail import Trail
 
 _LOOK_SECONDS: Final = 0.05
+_AGAIN_SECONDS: Final = 0.5
 _END_SECONDS: Final = 10.0
 
 
@@ -52,7 +53,11 @@ class HostWatch(threading.Thread):
             now = self._state()
             if now == seen and not self._hosts.on_their_way:
                 continue
-            seen = now if self._look() else ()
+            if self._look():
+                seen = now
+            else:
+                seen, self._trail = (), Trail(self._workspace)
+                self._over.wait(_AGAIN_SECONDS)
 
     def _state(self) -> tuple[int, ...]:
         """What differs once there is another event."""
@@ -60,7 +65,7 @@ class HostWatch(threading.Thread):
             facts = os.stat(self._workspace.trail_file)
         except OSError:
             return ()
-        return facts.st_ino, facts.st_size
+        return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
     def _look(self) -> bool:
         """Give the proxy what is open now; whether that is known, and in force."""

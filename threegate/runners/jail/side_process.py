@@ -59,7 +59,7 @@ class SideProcess:
         """
         if self._process.stdin is None or self._process.stdout is None:
             return b""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # it was killed, or is being ended
             self._process.stdin.write(line)
             self._process.stdin.flush()
             if select.select([self._process.stdout], [], [], ANSWER_SECONDS)[0]:
