@@ -62,6 +62,7 @@ print(sorted(os.listdir("/run")))
     assert ASK in continued
 
 
+@pytest.mark.slow
 def test_what_is_taken_back_is_broken_off_and_stays_closed(online: Online) -> None:
     """One host that was asked for, and one that the run was started with."""
     who = online.who
@@ -110,6 +111,13 @@ print(fetch({OTHER!r}))
     assert stranger.returncode == 2 and "nor asked for it" in stranger.stderr
 
 
+def test_what_nobody_decided_about_is_withdrawn_with_the_run(user: Person) -> None:
+    done = user.run("/usr/bin/python3", "-c", f"{ASKS}\nprint(ask_for(wait_sec=0)['status'])")
+    assert done.stdout == "pending\n" and done.returncode == 0, done
+    assert list(user.workspace.glob("tool-exec/agents/*/inbox/TR-*")) == [] and "daemon" not in done.stderr
+
+
+@pytest.mark.slow
 def test_a_refusal_stands_for_the_run(online: Online) -> None:
     program = """
 first = ask_for()

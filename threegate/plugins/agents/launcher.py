@@ -44,7 +44,7 @@ from threegate.plugins.agents.names_layer import names_work
 from threegate.plugins.agents.profile import Filled, Profile, Program, find_program, load_profile
 from threegate.plugins.agents.project_survey import Survey, scan_cache, survey
 from threegate.plugins.agents.propose import read_proposed, register_project
-from threegate.plugins.agents.reach.asked_hosts import REQUEST_HOST
+from threegate.plugins.agents.reach.asked_hosts import REQUEST_HOST, withdraw_hosts
 from threegate.plugins.agents.reach.host_action import PORT
 from threegate.plugins.agents.read_folders import ReadFolder
 from threegate.plugins.agents.runs import RunFacts, all_runs, end_dead_runs, lock_ended, run_lock, thaw_forgotten
@@ -741,6 +741,7 @@ class _Launch:
             if self._process is not None:
                 self._process.wait_empty()
             release_headroom(self._run)
+            withdraw_hosts(self._context.workspace, self._run)
             changes, commits = read_proposed(self._copy)
             keep_bases(self._copy, changes.rows)
         except ThreeGateError as error:

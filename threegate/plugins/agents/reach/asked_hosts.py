@@ -169,6 +169,17 @@ class OpenHosts:
         return report.request.action.host
 
 
+def withdraw_hosts(workspace: Workspace, run: AgentRun) -> None:
+    """Remove the drafts for hosts that nobody has decided about: the run that asked has ended. Raises Unavailable,
+    OSError.
+    """
+    with workspace.hold(run.inbox) as inbox:
+        for made in CallLedger(workspace, run).all():
+            if made.kept:
+                with suppress(FileNotFoundError):
+                    inbox.unlink(made.file)
+
+
 def close_host(context: Context, run: AgentRun, facts: RunFacts, host: str, *, actor: str) -> None:
     """Take a host back from a run, and wait until its connections are broken off. A full disk does not prevent it.
     Raises InvalidInput, TrailError, Unavailable if the run's launcher does not answer.
