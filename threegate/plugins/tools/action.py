@@ -52,7 +52,7 @@ class JobServer:
     """Where an mcp request's server runs and what it can reach there, as its manifest says; in words for a screen."""
 
     place: str
-    """``jail``, ``era`` or ``host``."""
+    """``jail``, ``era``, ``host`` or ``remote``."""
     argv: tuple[str, ...]
     hosts: tuple[str, ...]
     binds: tuple[str, ...]
@@ -65,12 +65,16 @@ class JobServer:
     """What earlier calls may have left in its process; None for a server that has a fresh process for each call."""
     image: str = ""
     """The image of a server in a container, by its digest."""
+    url: str = ""
+    """Of a server elsewhere."""
 
     def reach(self) -> Iterator[str]:
         """What it reaches, in the words of a card."""
         yield from (f"{NETWORK_REACHED}{host} (the server)" for host in self.hosts)
         yield from (f"folder {item}" for item in self.binds)
         yield from (f"{SECRETS_REACHED}{name}" for name in self.secrets)
+        if self.url:
+            yield f"code at {self.url}, which can change unseen"
         if self.place == "host":
             yield "whatever its account may on this machine: the server runs in no sandbox"
 
@@ -79,7 +83,8 @@ class JobServer:
         lists = {name: list(getattr(self, name)) for name in ("argv", "hosts", "binds", "secrets")}
         state = {} if self.state is None else {"state": self.state.to_json()}
         image = {"image": self.image} if self.image else {}
-        return {"place": self.place, "account": self.account, **lists, **state, **image}
+        url = {"url": self.url} if self.url else {}
+        return {"place": self.place, "account": self.account, **lists, **state, **image, **url}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +208,9 @@ class BoundCall(ToolCall):
 
     def walls(self) -> Iterator[Item]:
         host = self.host
+        if host.url:
+            yield Field("server at", host.url, LIMIT)
+            return
         yield Fact("server in", host.place)
         if host.image:
             yield Fact("server image", host.image)

@@ -25,7 +25,7 @@ class ToolsAdded(ToolsChanged):
     kind = "tools_added"
 
     place: str | None = None
-    """Where it runs: ``jail`` or ``host``."""
+    """Where it runs: ``jail``, ``era``, ``host``; ``remote``: elsewhere, behind a URL."""
     hosts: tuple[str, ...] | None = None
     """Hosts that it may send anything to."""
     tools: int | None = None

@@ -25,14 +25,14 @@ from threegate.core.errors import ThreeGateError
 from threegate.core.screen_parts import Section
 from threegate.core.workspace import Workspace
 from threegate.launch.context import open_context
+from threegate.plugins.tools.fresh_server import open_fresh
+from threegate.plugins.tools.login_command import AskedLogin, looked_at
 from threegate.plugins.tools.manifest import Manifest, read_manifest, server_names
 from threegate.plugins.tools.process_states import count_processes
 from threegate.plugins.tools.server_card import difference_section, runs_where, server_sections
-from threegate.plugins.tools.server_process import open_server
 from threegate.plugins.tools.tool_servers import (
     WantedServer,
     look_again,
-    look_at_new,
     pinned,
     program_changes,
     remove_server,
@@ -55,8 +55,29 @@ ServerName = Annotated[str, argument("NAME", "A server shown by `threegate tools
 
 @app.command("add")
 def add(
-    server: Annotated[str, argument("NAME", "Its name: a letter, then up to 15 of a-z 0-9 -.")],
-    command: Annotated[list[str], argument("-- COMMAND", "The server's installed program.")],
+    server: Annotated[str, argument("NAME", "Its name: a letter, then up to 63 of A-Z a-z 0-9 _ -.")],
+    command: Annotated[
+        list[str] | None, argument("-- COMMAND", "The server's installed program; left out with --url.")
+    ] = None,
+    url: Annotated[
+        str, typer.Option("--url", metavar="URL", help="Instead of a program: a server elsewhere, by its https URL.")
+    ] = "",
+    client_id: Annotated[
+        str,
+        typer.Option("--client-id", metavar="ID", help="With --url: the client that you registered for its login."),
+    ] = "",
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", metavar="SCOPE", help="With --url: what its login asks for, instead of what it names."),
+    ] = None,
+    bearer: Annotated[
+        str,
+        typer.Option("--bearer", metavar="NAME", help="With --url: a token from the file of the setting secrets.NAME."),
+    ] = "",
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="HEADER=NAME", help="With --url: a header from the file of secrets.NAME."),
+    ] = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for it.")
     ] = None,
@@ -110,7 +131,7 @@ def add(
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Start a server once, show it and pin it.
+    """Start a server once, show it and pin it; with --url, reach it once.
 
     Everything that the server reports about itself is shown and pinned with your signature.
 
@@ -120,7 +141,7 @@ def add(
     acting = acting_here(context, name, key)
     wanted = WantedServer(
         server,
-        tuple(command),
+        tuple(command or ()),
         place,
         account,
         tuple(allow or ()),
@@ -130,11 +151,13 @@ def add(
         stateful,
         image,
         tuple(data or ()),
+        url,
     )
-    looked = look_at_new(context, wanted)
-    _show(server_sections(looked.manifest), json_)
-    ask(f"Sign this server as {acting.name}?", yes)
-    sign_server(context, acting, looked)
+    asked = AskedLogin(client_id, tuple(scope or ()), bearer, tuple(header or ()))
+    with looked_at(context, wanted, asked, yes=yes, quiet=wants_json(json_)) as looked:
+        _show(server_sections(looked.manifest), json_)
+        ask(f"Sign this server as {acting.name}?", yes)
+        sign_server(context, acting, looked)
     if wants_json(json_):
         emit_json(_row(looked.manifest))
         return
@@ -239,13 +262,14 @@ def test(server: ServerName, json_: JsonFlag = False) -> None:
     context = open_context(workspace_here())
     manifest = pinned(context, server)
     began = time.monotonic()
-    with open_server(context.workspace, context.policy.settings, manifest) as process:
-        process.check_pinned()
+    with open_fresh(context.workspace, context.policy.settings, manifest) as reached:
+        reached.check_pinned()
         took = round((time.monotonic() - began) * 1000)
     if wants_json(json_):
         emit_json({**_row(manifest), "ms": took})
     else:
-        say(f"{server} starts and matches what was signed: {len(manifest.tools)} tools in {took} ms")
+        how = "answers" if manifest.url else "starts"
+        say(f"{server} {how} and matches what was signed: {len(manifest.tools)} tools in {took} ms")
 
 
 def _show(sections: list[Section], json_: bool) -> None:
@@ -259,7 +283,7 @@ def _row(manifest: Manifest) -> dict[str, Any]:
         "place": manifest.place,
         "account": manifest.account,
         "stateful": manifest.stateful,
-        "hosts": list(manifest.allow),
+        "hosts": list(manifest.hosts),
         "tools": [tool.name for tool in manifest.tools],
         "manifest_sha256": manifest.digest,
     }

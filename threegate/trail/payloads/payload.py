@@ -274,9 +274,6 @@ def _plan(cls: Any) -> _Plan:
     return _plans[cls]
 
 
-_STRINGS = frozenset((str,))
-
-
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
@@ -297,7 +294,7 @@ def _texts(value: object, kind: type = str) -> tuple[Any, ...] | None:
 
 
 def _digests(value: object) -> dict[str, str] | None:
-    if not isinstance(value, dict) or not _STRINGS.issuperset(map(type, value.values())):
+    if not isinstance(value, dict) or not {str}.issuperset(map(type, value.values())):
         return None
     return value
 
