@@ -76,6 +76,7 @@ PLUGINS: tuple[Plugin, ...] = (
         "coding agents work on a copy of a project, in a jail",
         uses=("changes", "tools"),
         offers={
+            "backend.reach": "reach.backend:BACKEND",
             "commands.agent": "agent_command:app",
             "commands.project survey": "survey_command:survey",
             "files": "remove_runs:FILES",
