@@ -46,6 +46,8 @@ def offered_tools(workspace: Workspace, trail: Trail) -> dict[str, OfferedTool]:
     except (ThreeGateError, OSError):
         return {}  # the agent's own account cannot find out
     for manifest in manifests:
+        if manifest.place == "caller":
+            continue  # an agent's client has no such functions
         for tool in manifest.tools:
             found[door_name(manifest.server, tool.name)] = OfferedTool(manifest.server, tool, manifest.digest)
     return found

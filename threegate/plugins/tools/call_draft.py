@@ -30,10 +30,14 @@ def tool_call(server: str, tool: str, manifest_sha256: str, arguments: Mapping[s
     return ToolCall(server, tool, manifest_sha256, text)
 
 
-def draft_call(call: ToolCall, *, requested_by: str, now: datetime, settings: RequestSettings) -> tuple[Request, bytes]:
-    """The request and its bytes. `now` is an aware datetime in UTC. Raises InvalidInput if gate 1 refuses it."""
+def draft_call(
+    call: ToolCall, *, requested_by: str, now: datetime, settings: RequestSettings, mark: str = ""
+) -> tuple[Request, bytes]:
+    """The request and its bytes. `now` is an aware datetime in UTC; the name ends with `mark`, or with a random one.
+    Raises InvalidInput if gate 1 refuses it.
+    """
     moment = now.replace(microsecond=0)
-    slug = f"{slug_of(call.name)[:40].strip('-')}-{secrets.token_hex(4)}"
+    slug = f"{slug_of(call.name)[:40].strip('-')}-{mark or secrets.token_hex(4)}"
     request = replace(
         blank_draft(file_name(moment, slug), moment, "mcp", call),
         requested_by=requested_by,

@@ -25,7 +25,7 @@ class ToolsAdded(ToolsChanged):
     kind = "tools_added"
 
     place: str | None = None
-    """Where it runs: ``jail`` or ``host``."""
+    """Where it runs, as in its manifest."""
     hosts: tuple[str, ...] | None = None
     """Hosts that it may send anything to."""
     tools: int | None = None

@@ -13,19 +13,22 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from threegate.core import canonical, limits
+from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.record import first_problem
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.kinds import manifest_path
 from threegate.trail.index import TrailIndex
 
-Place = Literal["jail", "era", "host"]
-"""Where a server's process runs."""
+Place = Literal["jail", "era", "host", "caller"]
+"""Where a server's process runs. ``caller``: there is no server; the tools are functions of the program that asks for
+their calls, and it makes a call itself (docs/decisions.md).
+"""
 SERVER_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,15}")
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """A name that every client and the door accept; a server with any other tool name is refused entirely."""
@@ -85,8 +88,8 @@ class Manifest:
     __pydantic_config__ = _CONFIG
 
     server: Annotated[str, Field(pattern=rf"^{SERVER_NAME.pattern}$")]
-    argv: Annotated[tuple[str, ...], Field(min_length=1)]
-    """The command line; its first word is an absolute path."""
+    argv: tuple[str, ...]
+    """The command line; its first word is an absolute path. Empty for functions of a caller, and for nothing else."""
     place: Place
     account: str
     """The account it runs as; if empty, the daemon's own, which is never root."""
@@ -140,7 +143,10 @@ class Manifest:
     def parse(cls, data: object) -> Manifest:
         """Raises ValueError for what is not a manifest; whether its form is `to_data`'s shows in its bytes."""
         found = _read(_MANIFEST, data)
-        if not found.argv[0].startswith("/"):
+        if found.place == "caller":
+            if found != functions_manifest(found.server, found.tools):
+                raise ValueError("functions of a caller have a name, a description and schemas, and nothing else")
+        elif not found.argv or not found.argv[0].startswith("/"):
             raise ValueError("argv does not start with an absolute path")
         if (found.place == "era") != bool(IMAGE.fullmatch(found.image)):
             raise ValueError("an image must be given by its digest, for a server in a container and for no other")
@@ -153,6 +159,51 @@ class Manifest:
 
 _TOOL: Final = TypeAdapter(PinnedTool)
 _MANIFEST: Final = TypeAdapter(Manifest)
+
+
+def functions_manifest(server: str, tools: tuple[PinnedTool, ...]) -> Manifest:
+    """The manifest of functions of a caller: no process, so nothing that one has or reaches."""
+    return Manifest(
+        server=server,
+        argv=(),
+        place="caller",
+        account="",
+        allow=(),
+        binds=(),
+        env={},
+        secrets=(),
+        initialize=dict.fromkeys(_INITIALIZE),
+        tools=tools,
+        program={},
+    )
+
+
+def read_functions(file: Path) -> tuple[PinnedTool, ...]:
+    """The tools in a file with functions, in the form of MCP's `tools/list`. Raises InvalidInput."""
+    try:
+        found = canonical.loads_strict(
+            durable.read_named(file, max_bytes=limits.TOOLS_MANIFEST_BYTES), max_bytes=limits.TOOLS_MANIFEST_BYTES
+        )
+        rows = found.get("tools") if isinstance(found, dict) else found
+        if not isinstance(rows, list) or not rows:
+            raise ValueError("not a list of tools")
+        if len(rows) > limits.TOOLS_PINNED:
+            raise ValueError(f"more than {limits.TOOLS_PINNED} tools")
+        return tuple(tool_of_list(row) for row in rows)
+    except ValueError as error:
+        raise InvalidInput(
+            f'{file}: {error}; write [{{"name": "…", "description": "…", "inputSchema": {{…}}}}]'
+        ) from None
+
+
+def tool_of_list(row: object) -> PinnedTool:
+    """An entry of MCP's `tools/list`. Raises ValueError if it cannot be pinned."""
+    if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+        raise ValueError("an entry is not a tool")
+    if not TOOL_NAME.fullmatch(row["name"]):
+        raise ValueError(f"{row['name'][: limits.TOOLS_WORDS_CHARS]!r} is not a usable name")
+    named = {"input_schema": row.get("inputSchema"), "output_schema": row.get("outputSchema")}
+    return PinnedTool.parse({name: row.get(name) for name in ("name", "title", "description", "annotations")} | named)
 
 
 def door_name(server: str, tool: str) -> str:

@@ -22,7 +22,7 @@ from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.plugins.tools.manifest import TOOL_NAME, Manifest, PinnedTool, differences
+from threegate.plugins.tools.manifest import Manifest, PinnedTool, differences, tool_of_list
 from threegate.plugins.tools.message_stream import MessageStream, ServerError, one_line
 from threegate.plugins.tools.server_start import Started, start_server
 
@@ -279,7 +279,7 @@ class Server:
         try:
             if not isinstance(rows, list):
                 raise ValueError("not a list")
-            return [_pinned(row) for row in rows]
+            return [tool_of_list(row) for row in rows]
         except ValueError as error:
             raise self._broken(f"the server's list of tools cannot be pinned: {error}") from None
 
@@ -310,15 +310,6 @@ class Server:
         if self._stream is None:
             raise ServerError("server_ended", "the server was stopped; start it again")
         return self._stream
-
-
-def _pinned(row: object) -> PinnedTool:
-    if not isinstance(row, dict) or not isinstance(row.get("name"), str):
-        raise ValueError("an entry is not a tool")
-    if not TOOL_NAME.fullmatch(row["name"]):
-        raise ValueError(f"{row['name'][: limits.TOOLS_WORDS_CHARS]!r} is not a usable name")
-    named = {"input_schema": row.get("inputSchema"), "output_schema": row.get("outputSchema")}
-    return PinnedTool.parse({name: row.get(name) for name in ("name", "title", "description", "annotations")} | named)
 
 
 def open_server(workspace: Workspace, settings: Settings, manifest: Manifest) -> Server:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from threegate.acts.signing_key import Acting
 from threegate.approval.shown.escaped_lines import render_sections
 from threegate.cli.invocation import (
     JsonFlag,
@@ -21,17 +23,19 @@ from threegate.cli.invocation import (
 )
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, actor_here, ask
 from threegate.cli.tab_completion import offer
-from threegate.core.errors import ThreeGateError
+from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.screen_parts import Section
 from threegate.core.workspace import Workspace
-from threegate.launch.context import open_context
+from threegate.launch.context import Context, open_context
 from threegate.plugins.tools.manifest import Manifest, read_manifest, server_names
 from threegate.plugins.tools.process_states import count_processes
 from threegate.plugins.tools.server_card import difference_section, runs_where, server_sections
 from threegate.plugins.tools.server_process import open_server
 from threegate.plugins.tools.tool_servers import (
+    LookedAt,
     WantedServer,
     look_again,
+    look_at_functions,
     look_at_new,
     pinned,
     program_changes,
@@ -50,13 +54,23 @@ def _servers(workspace: Workspace, _: typer.Context) -> Iterable[str]:
 
 servers = offer(_servers)
 """Completes a server's name."""
+FunctionsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--functions",
+        metavar="FILE",
+        help="No server: functions of a program that asks before it calls them; a JSON list of name, description and "
+        "inputSchema.",
+    ),
+]
 ServerName = Annotated[str, argument("NAME", "A server shown by `threegate tools list`.", servers)]
 
 
 @app.command("add")
 def add(
     server: Annotated[str, argument("NAME", "Its name: a letter, then up to 15 of a-z 0-9 -.")],
-    command: Annotated[list[str], argument("-- COMMAND", "The server's installed program.")],
+    command: Annotated[list[str] | None, argument("-- COMMAND", "The server's installed program.")] = None,
+    functions: FunctionsOption = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for it.")
     ] = None,
@@ -118,9 +132,29 @@ def add(
     """
     context = open_context(workspace_here())
     acting = acting_here(context, name, key)
+    if functions is not None:
+        given: dict[str, object] = {
+            "-- COMMAND": command,
+            "--env": env,
+            "--secret": secret,
+            "--allow": allow,
+            "--bind": bind,
+        }
+        given |= {"--data": data, "--image": image, "--stateful": stateful, "--account": account}
+        given["--in"] = "" if place == "jail" else place
+        if more := [option for option, value in given.items() if value]:
+            raise InvalidInput(f"--functions: these run in their own program; leave out {', '.join(more)}")
+        looked = look_at_functions(context, server, functions)
+        if looked.before is not None:
+            raise InvalidInput(
+                f"{server}: already added; to sign its changes: threegate tools refresh {server} "
+                f"--functions {functions}"
+            )
+        _sign_new(context, acting, looked, yes, json_)
+        return
     wanted = WantedServer(
         server,
-        tuple(command),
+        tuple(command or ()),
         place,
         account,
         tuple(allow or ()),
@@ -131,14 +165,7 @@ def add(
         image,
         tuple(data or ()),
     )
-    looked = look_at_new(context, wanted)
-    _show(server_sections(looked.manifest), json_)
-    ask(f"Sign this server as {acting.name}?", yes)
-    sign_server(context, acting, looked)
-    if wants_json(json_):
-        emit_json(_row(looked.manifest))
-        return
-    say(f"added {server} with {len(looked.manifest.tools)} tools (manifest {looked.manifest.digest[:16]})")
+    _sign_new(context, acting, look_at_new(context, wanted), yes, json_)
 
 
 @app.command("list")
@@ -186,6 +213,7 @@ def show(server: ServerName, json_: JsonFlag = False) -> None:
 @app.command("refresh")
 def refresh(
     server: ServerName,
+    functions: FunctionsOption = None,
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
@@ -196,10 +224,11 @@ def refresh(
     Example: threegate tools refresh notes
     """
     context = open_context(workspace_here())
-    if program := program_changes(context, server):
+    _refuse_other_form(pinned(context, server), functions)
+    if functions is None and (program := program_changes(context, server)):
         _show([difference_section(program)], json_)
         ask(f"Its program changed. Start the current {server}, with its folders, hosts and secrets?", yes)
-    looked = look_again(context, server)
+    looked = look_again(context, server) if functions is None else look_at_functions(context, server, functions)
     changed = [item.what for item in looked.changed]
     if changed:
         acting = acting_here(context, name, key)
@@ -238,6 +267,8 @@ def test(server: ServerName, json_: JsonFlag = False) -> None:
     """
     context = open_context(workspace_here())
     manifest = pinned(context, server)
+    if manifest.place == "caller":
+        raise InvalidInput(f"{server}: functions of a program, which nothing here starts")
     began = time.monotonic()
     with open_server(context.workspace, context.policy.settings, manifest) as process:
         process.check_pinned()
@@ -246,6 +277,24 @@ def test(server: ServerName, json_: JsonFlag = False) -> None:
         emit_json({**_row(manifest), "ms": took})
     else:
         say(f"{server} starts and matches what was signed: {len(manifest.tools)} tools in {took} ms")
+
+
+def _refuse_other_form(manifest: Manifest, functions: Path | None) -> None:
+    if manifest.place == "caller" and functions is None:
+        raise InvalidInput(f"{manifest.server}: functions of a program; name the file that has them: --functions FILE")
+    if manifest.place != "caller" and functions is not None:
+        raise InvalidInput(f"--functions: {manifest.server} is a server, which describes its tools itself")
+
+
+def _sign_new(context: Context, acting: Acting, looked: LookedAt, yes: bool, json_: bool) -> None:
+    manifest = looked.manifest
+    _show(server_sections(manifest), json_)
+    ask(f"Sign {'these functions' if manifest.place == 'caller' else 'this server'} as {acting.name}?", yes)
+    sign_server(context, acting, looked)
+    if wants_json(json_):
+        emit_json(_row(manifest))
+    else:
+        say(f"added {manifest.server} with {len(manifest.tools)} tools (manifest {manifest.digest[:16]})")
 
 
 def _show(sections: list[Section], json_: bool) -> None:
