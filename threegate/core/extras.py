@@ -23,7 +23,7 @@ MODULES: Final[Mapping[Extra, tuple[str, ...]]] = {
     "era": ("docker", "h11"),
     "export": ("securesystemslib", "in_toto_attestation"),
     "http": ("fastapi", "uvicorn", "jinja2"),
-    "mcp": ("mcp",),
+    "mcp": ("mcp", "h11"),
     "tui": ("textual",),
     "agents": ("uvicorn", "h11", "httpx"),
     "notify": ("apprise",),

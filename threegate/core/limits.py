@@ -25,6 +25,12 @@ TOOL_RESULT_BYTES: Final = 16 * MIB
 """A tool's answer as the door reads it back: an answer of TOOL_ANSWER_BYTES, laid out."""
 TOOL_ANSWER_BYTES: Final = 8 * MIB
 """All that a server writes while it answers one call."""
+REMOTE_URL_CHARS: Final = 2_000
+"""Of a tool server's URL, and of one that it names."""
+REMOTE_BYTES: Final = MIB
+"""An answer of a URL that a server names."""
+REMOTE_SECONDS: Final = 10.0
+"""For such an answer, the lookup of its name and all of its bytes included."""
 FRONT_MATTER_BYTES: Final = 16 * KIB
 FRONT_MATTER_DEPTH: Final = 4
 REQUEST_ID_CHARS: Final = 128
