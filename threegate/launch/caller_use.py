@@ -17,7 +17,6 @@ import json
 import os
 import re
 import secrets
-import stat
 import struct
 import threading
 from collections.abc import Mapping
@@ -29,7 +28,6 @@ from typing import Any, Final
 
 from threegate.core import access_lists, canonical, durable, limits
 from threegate.core.errors import Refused, Unavailable
-from threegate.core.held_folder import open_beneath
 from threegate.core.workspace import RequesterFolders, Workspace
 
 USE_SCHEMA: Final = "threegate.use/1"
@@ -90,26 +88,20 @@ class CallerAsk:
 
 
 def caller_ask(workspace: Workspace, owner: int, request_id: str) -> CallerAsk | None:
-    """What the requester's process asks for now; None if none does. Raises OSError for our own folder."""
-    with workspace.hold(workspace.inbox) as inbox:
-        try:
-            descriptor = open_beneath(inbox.fileno(), ask_name(request_id))
-        except OSError:
-            return None  # there is none, or it is a link
-    found = None
+    """What the requester's process asks for now; None if none does, or if its file is not one that asks."""
     try:
-        facts, holder = os.fstat(descriptor), _holder_of(descriptor)
-        if stat.S_ISREG(facts.st_mode) and facts.st_uid == owner and holder is not None:
-            asked = _lines(descriptor)
-            said = asked[0] if len(asked) == 1 else {}
-            token = said.get("token")
-            named = (said.get("schema"), said.get("request_id")) == (USE_SCHEMA, request_id)
-            if named and isinstance(token, str) and _TOKEN(token):
-                found = CallerAsk(descriptor, token, holder)
-    finally:
-        if found is None:
-            os.close(descriptor)
-    return found
+        with workspace.hold(workspace.inbox) as inbox:
+            descriptor, facts = inbox.open_regular(ask_name(request_id))
+    except OSError:
+        return None
+    holder, asked = _holder_of(descriptor), _lines(descriptor)
+    said = asked[0] if len(asked) == 1 else {}
+    token = said.get("token")
+    named = (said.get("schema"), said.get("request_id")) == (USE_SCHEMA, request_id)
+    if named and isinstance(token, str) and _TOKEN(token) and holder is not None and facts.st_uid == owner:
+        return CallerAsk(descriptor, token, holder)
+    os.close(descriptor)
+    return None
 
 
 def is_asked(workspace: Workspace, owner: int, request_id: str) -> bool:
@@ -208,7 +200,11 @@ class CallerHold:
         return (said["tool"], said["arguments"]) if named else None
 
     def end(self, raised: type[BaseException] | None) -> None:
-        """Say how the function ended. Raises Unavailable."""
+        """Say how the function ended. Raises Refused (`in_use`: this is a child of the process that asked),
+        Unavailable.
+        """
+        if os.getpid() != self._key[0]:
+            raise _in_use(self._request_id)
         name = "" if raised is None else raised.__name__
         try:
             self._write({"ended": True, "raised": name if not name or _ERROR(name) else "Exception"})
@@ -221,6 +217,8 @@ class CallerHold:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if os.getpid() != self._key[0]:
+            return  # a child: the file is its parent's
         with suppress(OSError), self._workspace.hold(self._workspace.inbox) as inbox:
             if inbox.stat(ask_name(self._request_id)).st_ino == os.fstat(self._descriptor).st_ino:
                 inbox.unlink(ask_name(self._request_id))

@@ -22,11 +22,13 @@ from threegate.request.render_draft import blank_draft, file_name, render_reques
 
 
 def tool_call(server: str, tool: str, manifest_sha256: str, arguments: Mapping[str, Any]) -> ToolCall:
-    """A call with its arguments in canonical form. Raises InvalidInput if they have none."""
+    """A call with its arguments in canonical form. Raises InvalidInput if they have none, or are too large."""
     try:
         text = canonical.canonical_bytes(dict(arguments)).decode()
     except ValueError:
         raise InvalidInput("the arguments have no exact JSON form; send large numbers as strings") from None
+    if len(text.encode()) > limits.TOOL_ARGUMENTS_BYTES:
+        raise InvalidInput(f"the arguments are larger than {limits.TOOL_ARGUMENTS_BYTES} bytes; pass less at once")
     return ToolCall(server, tool, manifest_sha256, text)
 
 
