@@ -9,6 +9,10 @@ with a server that was added with `--stateful`, whose process already runs, and 
 ThreeGate adds is the third less the first (aim: p50 at most 30 ms), or the fourth less the second. Flat: the medians of
 the first and of the last tenth of the calls; `--calls 10000` is the long form.
 
+And beside them a server of the SDK at a URL, over TLS on this machine: a bare call by the SDK's client, which has a
+connection already, and ThreeGate's call, which discovers and compares the server first and has a connection for each
+of its three requests.
+
 One line in place of the figures where the machine is too busy for an answer.
 """
 
@@ -17,21 +21,30 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import ssl
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server.mcpserver import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
 
 from tests.door_client import daemon, parameters
 from tests.plugins.agents.agent_runs import make_run
+from tests.plugins.tools.https_servers import NAME, Authority, pinned_remote, sdk_server
 from tests.support import Place, make_place
 from threegate.core import limits
 from threegate.core.workspace import AgentRun, Workspace
+from threegate.plugins.tools.fresh_server import open_fresh
 from threegate.plugins.tools.manifest import Manifest, read_manifest
+from threegate.plugins.tools.remote.guarded_http import Reach
 from threegate.plugins.tools.server_process import open_server
 from threegate.trail.trail import Trail
 
@@ -87,6 +100,53 @@ async def _direct_ms(client: Client, number: int) -> float:
     answer = await client.call_tool("ping", {"number": number})
     assert not answer.is_error, answer
     return (time.perf_counter() - begun) * 1000
+
+
+@contextmanager
+def _remote(folder: Path) -> Iterator[tuple[str, Reach, ssl.SSLContext]]:
+    """A server at a URL: the URL, and how it is reached here."""
+    authority = Authority.make(folder)
+    server = MCPServer("bench", log_level="CRITICAL")
+
+    @server.tool()
+    def ping(number: int) -> str:
+        return str(number)
+
+    security = TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    with sdk_server(authority, server.streamable_http_app(json_response=True, transport_security=security)) as url:
+        yield url, authority.reach(), ssl.create_default_context(cafile=str(authority.file))
+
+
+def _remote_ms(place: Place, manifest: Manifest, reach: Reach, number: int) -> float:
+    """Discovered, compared and called."""
+    workspace = Workspace(place.root)
+    begun = time.perf_counter()
+    with open_fresh(workspace, workspace.load_settings(), manifest, reach=reach) as server:
+        server.check_pinned()
+        answer = server.call("ping", {"number": number}, 60, limits.TOOL_ANSWER_BYTES)
+    assert not answer.is_error and answer.content[0]["text"] == str(number)
+    return (time.perf_counter() - begun) * 1000
+
+
+async def _measure_remote(place: Place, calls: int) -> list[list[float]]:
+    """Milliseconds of both ways, call by call."""
+    found: list[list[float]] = [[], []]
+    with _remote(place.root.parent) as (url, reach, tls):
+        manifest = pinned_remote(Workspace(place.root), url, reach)
+        local = url.replace(NAME, "127.0.0.1")
+        extensions = {"sni_hostname": NAME}  # the certificate is checked for the name all the same
+
+        async def named(request: httpx2.Request) -> None:
+            request.extensions |= extensions
+
+        async with (
+            httpx2.AsyncClient(verify=tls, event_hooks={"request": [named]}) as http,
+            Client(streamable_http_client(local, http_client=http)) as bare,
+        ):
+            for number in range(calls):
+                found[0].append(await _direct_ms(bare, number))
+                found[1].append(await asyncio.to_thread(_remote_ms, place, manifest, reach, number))
+    return found
 
 
 async def _door_ms(client: Client, server: str, number: int) -> float:
@@ -162,6 +222,7 @@ def main() -> None:
         try:
             with daemon(place):
                 direct, fresh, kept, whole = asyncio.run(_measure(place, run, manifest, calls))
+            bare, remote = asyncio.run(_measure_remote(place, calls))
         except* TimeoutError as slow:
             sys.exit(f"bench.tools: {_first(slow)}")
     tenth = max(1, calls // 10)
@@ -175,6 +236,8 @@ def main() -> None:
                 "a fresh process, p50 ms": _p50(fresh),
                 "the whole way, p50 ms": _p50(whole),
                 "added besides the fresh process, ms": round(statistics.median(whole) - statistics.median(fresh), 1),
+                "a server at a URL, bare call of the SDK, p50 ms": _p50(bare),
+                "a server at a URL, discovered, compared and called, p50 ms": _p50(remote),
                 "to a process that runs, first tenth, p50 ms": _p50(kept[:tenth]),
                 "to a process that runs, last tenth, p50 ms": _p50(kept[-tenth:]),
                 "the whole way, first tenth, p50 ms": _p50(whole[:tenth]),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.contracts.material import NOW, call, compiled, folder, opened
+from tests.contracts.material import GONE, NOW, call, compiled, folder, opened
 from threegate.contracts import engine
 from threegate.contracts.call_json import answer_from_json, answer_to_json, call_from_json, call_to_json
 from threegate.contracts.compiled import Compiled
@@ -86,6 +86,21 @@ def test_the_contract_of_the_backend_applies_besides_the_named_tools() -> None:
 def test_a_request_names_only_the_tool_that_it_is(implements: Any, one: Call, matches: bool) -> None:
     session = opened({"threegate.monty": {}, "t": {"implements": implements}})
     assert code(session, one) == (None if matches else "tool_mismatch")
+
+
+def test_a_contract_of_a_request_judges_no_call_of_a_server() -> None:
+    """A server may be named git; the contract of the operation git.status says nothing of its tools."""
+    served = {"schema_version": "1.1", "implements": GONE}
+    asked = {"schema_version": "1.1", "implements": {"argv_prefix": ["git"]}}
+    session = opened({"git.status": asked, "git.log": served, "memory.*": served, "web.*": asked})
+    for tool, verdict in (
+        ("git.status", "tool_mismatch"),
+        ("git.log", None),
+        ("memory.read", None),
+        ("web.fetch", "tool_mismatch"),
+    ):
+        assert code(session, Call(tool, {}, served=True)) == verdict, tool
+    assert code(session, Call("memory.read", {}, backend="threegate.era")) == "no_contract"
 
 
 def test_deciding_changes_nothing_and_a_block_changes_only_its_counters() -> None:

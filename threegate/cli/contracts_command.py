@@ -186,7 +186,7 @@ def new(
     Example: threegate contracts new web.fetch >web.fetch.yaml
     """
 
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", tool):
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,128}", tool):
         raise InvalidInput(f"{tool}: a tool's name may contain only letters, digits, _ . and -")
     emit_data(skeleton(tool))
 

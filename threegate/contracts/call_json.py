@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from threegate.contracts.state import Answer, Call
 
-_PLAIN: Final = ("tool", "session_id", "workflow_session", "call_id", "backend", "code_sha256", "image", "cost")
+_PLAIN: Final = tuple("tool session_id workflow_session call_id backend served code_sha256 image cost".split())
 """Fields of a call that JSON holds as they are."""
 
 

@@ -1,7 +1,8 @@
 """Which rules apply to a call, and what makes two calls equal.
 
 Invariant: the requester does not choose the rules. A request is subject to its backend's contract, and to
-another tool's only if that contract states that it is what this request is.
+another tool's only if that contract states that it is what this request is. A call of a server's tool is subject
+to a contract that states nothing of requests.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ def plans_of(rules: Rules, call: Call) -> Asked | Decision:
     plan = resolve(rules.plans, call.tool)
     if plan is None:
         return block(0, "no_contract", "no contract describes this tool", "tool")
+    if call.served and plan.contract.implements is not None:
+        # Of a program of that name, and the operator may give a server any name: `git.status` could be either.
+        return block(0, "tool_mismatch", "the contract is of a request (implements), not of a server's tool", "tool")
     if call.backend is None:
         return [(plan, call.arguments)]
     if call.tool == call.backend:

@@ -27,7 +27,7 @@ SideEffect = Literal["read", "write", "destructive", "admin", "financial"]
 JsonType = Literal["string", "number", "integer", "boolean", "object", "array"]
 Number = StrictInt | StrictFloat
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,127}$")]
-ToolPattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(\.\*)?$")]
+ToolPattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,128}(\.\*)?$")]
 """A tool or, in version 1.1, all tools below a name without their own contract: ``github.*``."""
 JsonPath = Annotated[str, Field(description="JSONPath (RFC 9535), for example $.field")]
 Reason = Annotated[str, Field(min_length=1, max_length=limits.CONTRACT_REASON_CHARS)]

@@ -120,6 +120,8 @@ class Call:
     """The request's id; empty in plays."""
     backend: str | None = None
     """``threegate.era`` or ``threegate.monty`` for a request; None for one that calls a tool of a server."""
+    served: bool = False
+    """Whether it calls a tool of a server; plays and the other clients of the gates have neither."""
     code_sha256: str | None = None
     image: str = ""
     cost: float = 0.0

@@ -16,9 +16,10 @@ T = TypeVar("T")
 OURS: Final = "threegate."
 """Prefix of the backends; no wildcard matches one."""
 WILDCARD: Final = ".*"
-SERVED: Final = re.compile(r"[a-z][a-z0-9-]{0,15}\..+")
+SERVED: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}\..+")
 """The name of a server's tool, as calls use it: the tool is pinned, so its contract needs no `implements`."""
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,128}")
+"""A server, a dot and a tool of it are 129 characters at most."""
 
 
 def resolve(contracts: Mapping[str, T], tool: str) -> T | None:

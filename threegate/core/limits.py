@@ -31,6 +31,8 @@ REMOTE_BYTES: Final = MIB
 """An answer of a URL that a server names."""
 REMOTE_SECONDS: Final = 10.0
 """For such an answer, the lookup of its name and all of its bytes included."""
+REMOTE_END_SECONDS: Final = 3.0
+"""For the end of a session at a server's URL, which nothing waits for."""
 FRONT_MATTER_BYTES: Final = 16 * KIB
 FRONT_MATTER_DEPTH: Final = 4
 REQUEST_ID_CHARS: Final = 128
@@ -756,6 +758,8 @@ DOOR_NAME_CHARS: Final = 40
 """Of a tool's name at the door; clients take 64, and put a name of their own before it."""
 DOOR_NAME_DIGEST_CHARS: Final = 6
 """Hexadecimal digits that distinguish names shortened for the door."""
+DOOR_NAME_SERVER_CHARS: Final = 14
+"""What a shortened name keeps of its server's."""
 TOOLS_MANIFEST_BYTES: Final = 4 * MIB
 TOOLS_PINNED: Final = 512
 """Tools of one server."""
@@ -804,6 +808,22 @@ CALLER_GO_SECONDS: Final = 30.0
 """So long it waits for the daemon to claim the request."""
 CALLER_RECORD_SECONDS: Final = 30.0
 """So long it waits for the daemon to record the end."""
+REMOTE_HEADERS: Final = 16
+LOGIN_SECONDS: Final = 300.0
+"""From the link to a browser's answer."""
+LOGIN_EARLY_SECONDS: Final = 60
+"""So long before its end a token is refreshed: the call that gets it takes time."""
+LOGIN_EXPIRES_SECONDS: Final = 10 * 366 * 86400
+LOGIN_FILE_BYTES: Final = 64 * KIB
+LOGIN_TOKEN_CHARS: Final = 16 * KIB
+"""Of a token, and of a client's secret."""
+LOGIN_CLIENT_ID_CHARS: Final = 2_000
+LOGIN_SCOPES: Final = 256
+"""Scopes, and entries of the other lists in a metadata document."""
+LOGIN_SCOPE_CHARS: Final = 256
+LOGIN_CALLBACK_BYTES: Final = 32 * KIB
+LOGIN_CALLBACK_SECONDS: Final = 10
+"""Between two pieces of the head of a browser's request with the answer, which has at most so many bytes."""
 
 # ---- agents (docs/spec/8-agents.md)
 AGENT_RUNS: Final = 10_000
@@ -937,6 +957,17 @@ AGENT_MODEL_MEMORY_MB: Final = 512
 """Data of one relay's process (RLIMIT_DATA). A body of AGENT_MODEL_REQUEST_BYTES takes about 200 of it."""
 AGENT_MODEL_TOKEN_BYTES: Final = 4
 """Bytes of a request and its answer that count as one token if the provider reports no number."""
+AGENT_MASKED_CHARS: Final = 192
+"""A key or token that is not longer is masked in every form in what a model answers."""
+AGENT_MASKED_END_CHARS: Final = 64
+"""Of a longer one this much of its end is: without it a token is worth nothing, and all of it would take seconds."""
+AGENT_LOGIN_BYTES: Final = 256 * KIB
+"""Of a file below the folder of a login (`agents.NAME.login`)."""
+AGENT_LOGIN_TOKEN_CHARS: Final = 16_384
+AGENT_LOGIN_ANSWER_BYTES: Final = MIB
+"""What a provider answers about an account."""
+AGENT_LOGIN_SECONDS: Final = 20
+"""For such an answer."""
 AGENT_HOST_CONNECTIONS: Final = 256
 """To allowed hosts at a time, half-sent ones included; each may hold some 256 KiB outside of the jail."""
 AGENT_CONNECT_SECONDS: Final = 30

@@ -198,9 +198,11 @@ PLUGINS: tuple[Plugin, ...] = (
             "backend.mcp": "mcp.backend:BACKEND",
             "client": "function_call:draft_function_call",
             "commands.tools": "tools_command:app",
+            "commands.tools login": "login_command:login",
             "kinds": "kinds:KINDS",
             "needs": "unit:unit_needs",
             "report": "tools_doctor:tool_lines",
+            "settings.tools": "section:TOOLS",
         },
     ),
     Plugin(

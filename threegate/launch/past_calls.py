@@ -44,6 +44,7 @@ def call_of(policy: Policy, request: Request, job: Job, session_id: str) -> Call
         labels=job.labels,
         call_id=request.request_id,
         backend=backend_tool(job) if not job.action.own_tool else None,
+        served=job.action.own_tool,
         code_sha256=job.action.meaning()["code_sha256"],
         image=job.image,
         cost=policy.settings.contracts.cost_per_second * job.limits.time_sec,

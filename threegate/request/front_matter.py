@@ -167,7 +167,9 @@ _PROJECT: Final = _matching(
     "[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
     "must be the name of a registered project: 1 to 64 of A-Z a-z 0-9 . _ -",
 )
-_SERVER: Final = _matching("TG173", "[a-z][a-z0-9-]{0,15}", "must be the name of an added server: 1 to 16 of a-z 0-9 -")
+_SERVER: Final = _matching(
+    "TG173", "[A-Za-z][A-Za-z0-9_-]{0,63}", "must be an added server: 1 to 64 of A-Z a-z 0-9 _ -"
+)
 _DIGEST: Final = _matching("TG175", fields.SHA256.pattern, "must be 64 lower-case hex digits")
 _FOLDER: Final = _matching(
     "TG155", "(/out|/in(?:/[A-Za-z0-9._-]{1,128}){0,8})", "must be /in, a folder below it, or /out"

@@ -22,7 +22,7 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._-]*(?: [A-Za-z0-9._-]+)*")
 # Words that some YAML reader takes for something else than text; quoted, they are text to every reader.
 _NO_STRINGS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 # The keys of an action that are not written as a `scalar`.
-_KEY_FORMS = {"server": "{}", "manifest_sha256": '"{}"'}
+_KEY_FORMS = {"manifest_sha256": '"{}"'}
 
 
 def render_request(request: Request) -> bytes:

@@ -131,7 +131,13 @@ OTHERS: Final[dict[str, str]] = {
     "`threegate tools refresh NAME`",
     "tools_unsafe": "the code of a tool server could be exchanged: others or the server itself may write it, "
     "or the folder has much more in it",
+    "url_refused": "the URL of a tool server, or one that it names, is not https, leads elsewhere, or to an address "
+    "that is not public",
     "tools_fetched": "the command fetches code when it starts, so nothing could be pinned: install the server first",
+    "login_required": "a remote server needs a login, or its login is lost or over: `threegate tools login NAME`",
+    "login_refused": "a login ended without a token, because something of it was not as it must be: nothing is kept; "
+    "log in again, or ask who runs the server",
+    "login_account": "only the account that runs the daemon can log in to a remote server: run it as that account",
     "server_not_started": "the process of a tool server could not be started",
     "server_ended": "the process of a tool server exited before it answered",
     "server_silent": "a tool server did not answer in time",
@@ -162,6 +168,7 @@ STATUSES: Final[dict[str, str]] = {
     "state_changed": (
         "nothing was called: the server was called, or its process ended, since this call was signed; ask again"
     ),
+    "login_required": "nothing was called: the server wants a login, or another one (`threegate tools login NAME`)",
     "input_required": "the tool asked for something before it answered: call it again with that in the arguments",
 }
 

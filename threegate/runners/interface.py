@@ -40,6 +40,7 @@ Status = Literal[
     "tool_error",
     "tools_changed",
     "state_changed",
+    "login_required",
     "input_required",
 ]
 

@@ -29,6 +29,7 @@ EACH = [
     if agent.in_ci
 ]
 MONDAY, TUESDAY = "Bees in the garden.\n", "Rain all day.\n"
+CHOSEN = ("--tools", "diary/read_text*", "--tools", "diary/write_file")
 SAID_NO = "monday is written already"
 
 
@@ -91,6 +92,8 @@ def test_signed_granted_and_rejected(agent: Agent, user: Person, model: Callable
     def granted(turn: Turn) -> Call:
         """The person has just read what one call answers, and lets this run make one more like it."""
         assert MONDAY.strip() in turn.result, turn.result
+        seen = {name for name in ("read_text_file", "write_file", "list_directory") if name in str(turn.tools)}
+        assert seen == {"read_text_file", "write_file"}
         rules = ("--where", f"path under {diary}", "--absent", "head", "--absent", "tail")
         uses = ("--by", user.facts()["run"], "--max-uses", "1", "--expires", "1h")
         done = user.threegate(*signed(user, "grant", "tool", "diary", "read_text_file", *rules, *uses))
@@ -114,7 +117,7 @@ def test_signed_granted_and_rejected(agent: Agent, user: Person, model: Callable
     shape = {"columns": 100, "cwd": user.home, "environment": user.environ()}
     with (
         working(user, "run"),
-        working(user, *user.words(*headless(agent), profile=agent.name)) as session,
+        working(user, *user.words(*headless(agent), profile=agent.name, options=CHOSEN)) as session,
         Terminal(review, **shape, **as_account(user.account)) as screen,
     ):
         read = read_card(screen, "read_text_file")

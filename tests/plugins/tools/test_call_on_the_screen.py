@@ -25,6 +25,7 @@ def test_every_field_of_a_call_is_on_the_screen(tmp_path: Path) -> None:
     parts: dict[str, Any] = {"server": "other-1", "tool": "other-2", "manifest_sha256": "7" * 64}
     parts |= {"place": "host", "argv": ("/other-3",), "hosts": ("other-4",), "binds": ("/other-5",)}
     parts |= {"arguments_json": '{"other-6":1}', "secrets": ("OTHER_7",), "account": "other-8"}
+    parts |= {"url": "https://other-9/"}
     for item, value in parts.items():
         called = replace(CALL, **{item: value}) if hasattr(CALL, item) else CALL
         on = replace(SERVER, **{item: value}) if hasattr(SERVER, item) else SERVER

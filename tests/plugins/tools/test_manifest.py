@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ TOOLS = st.builds(
 TEXTS = st.lists(st.text(max_size=9), max_size=3).map(tuple)
 MANIFESTS = st.builds(
     Manifest,
-    server=st.from_regex(r"[a-z][a-z0-9-]{0,15}", fullmatch=True),
+    server=st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,63}", fullmatch=True),
     argv=TEXTS.map(lambda words: ("/bin/x", *words)),
     place=st.sampled_from(["jail", "host"]),
     account=st.text(max_size=9),
@@ -97,7 +98,7 @@ def test_another_order_of_the_tools_is_no_difference() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("server", "Files"), ("server", "files\n"), ("server", 7), ("argv", []), ("argv", ["files"]), ("argv", ["/x", 1]),  # noqa: E501
+        ("server", "2files"), ("server", "files\n"), ("server", 7), ("argv", []), ("argv", ["files"]), ("argv", ["/x", 1]),  # noqa: E501
         ("place", "moon"), ("account", None), ("allow", "x"), ("binds", [{"path": "srv", "writable": True}]),
         ("binds", [{"path": "/srv", "writable": 1}]), ("binds", [{"path": "/srv"}]), ("env", {"A": 1}), ("secrets", None),  # noqa: E501
         ("initialize", {}), ("tools", {}), ("tools", [{}]), ("program", {"/x": "ab"}), ("program", []),
@@ -143,5 +144,21 @@ def test_only_what_the_trail_announced_is_read(tmp_path: Path) -> None:
 
 def test_a_name_at_the_door_is_short_and_means_one_tool() -> None:
     assert door_name("files", "read_file") == "files__read_file"
-    names = [door_name("files", name) for name in ("a" * 60, "a" * 61, "a.b", "a_b", "a__b")]
-    assert len(set(names)) == 5 and all(len(name) <= 40 for name in names)
+    pairs = [("files", name) for name in ("a" * 60, "a" * 61, "a.b", "a_b", "a__b", "_ab", "")]
+    pairs += [
+        ("a", "_b"),
+        ("a_", "b"),
+        ("a__b", "c"),
+        ("a", "b__c"),
+        ("Files", "a_b"),
+        ("f" * 64, "a"),
+        ("f" * 63, "a"),
+    ]
+    pairs += [
+        ("files", name.removeprefix("files__")) for name in (door_name("files", "a.b"), door_name("files", "c" * 60))
+    ]
+    names = [door_name(*pair) for pair in pairs]
+    assert len(set(names)) == len(pairs)
+    for name in names:
+        assert len(name) <= 40 and "__" in name and re.fullmatch(r"[A-Za-z0-9_-]+", name)
+    assert door_name("My_Notes", "add") == "My_Notes__add"

@@ -50,6 +50,13 @@ def test_it_is_read_as_it_was_written() -> None:
             assert getattr(again, item.name) == getattr(found, item.name), item.name
 
 
+@pytest.mark.parametrize("server", ["null", "True", "yes", "On", "git", "My_Notes", "a" * 64])
+def test_a_servers_name_is_a_text_whatever_it_looks_like(server: str) -> None:
+    found = replace(made(), action=made().action.changed(server=server))
+    again = read(render_request(found)).request
+    assert again is not None and again.action == found.action and again.tool == f"{server}.add"
+
+
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
@@ -146,7 +153,7 @@ def test_the_schema_agrees() -> None:
         mcp(project="web"),
         apply(server="notes"),
         mcp(network="allowlist"),
-        mcp(server="Notes"),
+        mcp(server="no.tes"),
         mcp(inputs=f"[{{name: a, sha256: {'a' * 64}}}]"),
         request({key: value for key, value in MCP_KEYS.items() if key != "tool"}, MCP),
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,11 @@ def test_a_server_is_added_shown_changed_and_removed(somebody: Person, folder: P
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["Notes"], "not a valid server name"),
+        (["2notes"], "not a valid server name"),
+        (["no.tes"], "not a valid server name"),
+        (["n" * 65], "not a valid server name"),
+        (["Three_Gate"], "looks like threegate"),
+        (["CORE"], "looks like core"),
         (["no-te-"], "not a valid server name"),
         (["threegat3"], "added"),
         (["thr-eegate"], "looks like threegate"),
@@ -116,6 +121,41 @@ def test_what_cannot_be_is_said_in_one_line(words: list[str], why: str, folder: 
         and len(done.stderr.splitlines()) == 1
     )
     assert not (plain_person.workspace / "tool-exec" / "tools" / "notes.json").exists()
+
+
+LONG = "My_Notes-" + "a" * 55
+
+
+@pytest.mark.jail
+def test_a_server_has_its_usual_name(folder: Path, plain_person: Person) -> None:
+    """Also one that an operation of a proposal has, and the longest; what looks the same is refused."""
+    program = ("--", PYTHON, str(write_server(folder)))
+    for name in ("git", LONG):
+        done = plain_person.threegate("tools", "add", name, "--yes", *program)
+        assert done.returncode == 0, done
+        done = plain_person.threegate("tools", "test", name)
+        assert done.returncode == 0, done
+    listed = plain_person.threegate("tools", "list").stdout
+    assert "git" in listed and LONG in listed
+    assert re.search(rf"{LONG[:14]}__echo_[0-9a-f]{{6}}$", plain_person.threegate("tools", "show", LONG).stdout, re.M)
+    for name, like in (("Git", "git"), ("g_it", "git"), (LONG.lower(), LONG), (LONG.replace("_", ""), LONG)):
+        done = plain_person.threegate("tools", "add", name, "--yes", *program)
+        assert done.returncode == 2 and f"looks like the server {like}" in done.stderr, done
+    assert plain_person.threegate("audit", "verify").returncode == 0
+
+
+def test_what_a_server_lacks_is_named(folder: Path, plain_person: Person) -> None:
+    """Its own interpreter, and the container that would have it; not a package that it has no use for."""
+    container = "or add the server in a container that has it: --in era --image IMAGE\n"
+    script = folder / "server"
+    script.write_text("#!/usr/bin/env nosuchruby\n")
+    script.chmod(0o755)
+    for words, what in (
+        ([str(script)], f"{script}: needs the interpreter nosuchruby, which is not installed; install nosuchruby, "),
+        (["nosuchruby", str(script)], "nosuchruby: missing or not a program; install it first, "),
+    ):
+        done = plain_person.threegate("tools", "add", "notes", "--yes", "--", *words)
+        assert (done.returncode, done.stderr) == (3, f"threegate: {what}{container}")
 
 
 def test_on_the_host_without_an_account_it_has_the_daemons_rights(somebody: Person, folder: Path) -> None:

@@ -37,6 +37,9 @@ NOT_RUN = {
     " --widen 'vars.most gte 10 lte 43' --max-uses 12 --expires 21d": (
         "what a suggestion ends with: tests/plugins/grants/test_grant_suggest.py runs such a line"
     ),
+    "threegate agent run codex --project ~/app --tools git --tools 'memory/read_*'": (
+        "starts an agent: tests/plugins/agents/test_tools_of_a_run.py does it"
+    ),
     "threegate settings images --rootfs ~/threegate-root": "downloads: tests/setup/test_root_folder.py does it",
     "threegate serve passkeys --make-ca": (
         "needs a host name: tests/plugins/page/test_passkey_in_a_browser.py types these three"
@@ -86,6 +89,11 @@ NOT_RUN = {
     "threegate tools add mind --stateful -- /opt/mind/node_modules/.bin/mcp-server-mind": "the same",
     "threegate tools add mind --in era --image mind:1.2 -- /usr/local/bin/mcp-server-mind": "needs an image:"
     " tests/plugins/tools/test_container_servers.py",
+    "threegate tools add tracker --url https://mcp.example.com/mcp": (
+        "needs a server and a browser: tests/plugins/tools/test_login_command.py"
+    ),
+    "threegate tools add hub --url https://hub.example.com/mcp --bearer hub": "the same",
+    "threegate tools login tracker": "the same",
     "threegate tools list": "the same",
     "threegate tools test notes": "the same",
     "threegate tools show notes": "the same",

@@ -49,6 +49,7 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "tool_error": "The tool was called and answered with an error.",
     "tools_changed": "The server is not what was signed any more; nothing was called.",
     "state_changed": "The server was called or ended since the call was signed; nothing was called.",
+    "login_required": "The server wants a login, or another one; nothing was called.",
     "input_required": "The tool was called and asked for something instead of answering.",
 }
 

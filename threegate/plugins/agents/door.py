@@ -376,7 +376,7 @@ class Door:
         if not is_chosen(self._choice, offered):
             raise InvalidInput(
                 f"{offered.server}/{offered.tool.name} is not among the tools of this run ({', '.join(self._choice)}); "
-                "your user can start one with: threegate agent run --tools"
+                f"your user can start one with: threegate agent run {self._requester} --tools {offered.server}"
             )
         call = tool_call(offered.server, offered.tool.name, offered.manifest_sha256, arguments)
         try:

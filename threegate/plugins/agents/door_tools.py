@@ -32,7 +32,7 @@ class OfferedTool:
 
 def offered_tools(workspace: Workspace, trail: Trail) -> dict[str, OfferedTool]:
     """By door name; empty if this process may not read what is pinned. A server whose manifest is not valid
-    is left out.
+    is left out, and so are tools whose names here are equal.
     """
     found: dict[str, OfferedTool] = {}
     try:
@@ -45,12 +45,16 @@ def offered_tools(workspace: Workspace, trail: Trail) -> dict[str, OfferedTool]:
                     continue  # its calls would be refused: nothing to offer
     except (ThreeGateError, OSError):
         return {}  # the agent's own account cannot find out
+    twice = set()
     for manifest in manifests:
         if manifest.place == "caller":
             continue  # an agent's client has no such functions
         for tool in manifest.tools:
-            found[door_name(manifest.server, tool.name)] = OfferedTool(manifest.server, tool, manifest.digest)
-    return found
+            name = door_name(manifest.server, tool.name)
+            if name in found:
+                twice.add(name)  # nobody could say which of them is meant
+            found[name] = OfferedTool(manifest.server, tool, manifest.digest)
+    return {name: tool for name, tool in found.items() if name not in twice}
 
 
 def is_tool_name(name: str) -> bool:

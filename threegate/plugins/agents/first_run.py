@@ -29,7 +29,8 @@ from threegate.core.secret_value import check_secret, read_secret
 from threegate.core.settings import SecretReference, Settings
 from threegate.core.user_state import UserState, config_home
 from threegate.core.workspace import Workspace, default_workspace
-from threegate.plugins.agents.profile import Profile
+from threegate.plugins.agents.codex_login import read_login
+from threegate.plugins.agents.profile import LOOPBACK, Profile
 from threegate.plugins.agents.runs import all_runs, is_alive
 from threegate.plugins.changes.section import AgentSettings, AgentsSettings
 from threegate.setup.init import init_workspace, new_workspace_id
@@ -47,12 +48,13 @@ from threegate.trail.payloads import (
 from threegate.trail.trail import Trail
 
 _DECIDED: Final = (Approved, Claimed, Cleared, Countersigned, Promoted)
-_LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelAccess:
-    """Where the model of an agent is, and where its key comes from: a variable, a file, or the person, who types it."""
+    """Where the model of an agent is, and where its key comes from: a variable, a file, or the person, who types it; or
+    the folder of a login.
+    """
 
     profile: str
     host: str
@@ -68,10 +70,14 @@ class ModelAccess:
     """Another endpoint than the profile's, for the settings."""
     url_variable: str = ""
     """Where that was read."""
+    login: Path | None = None
+    """A folder with a login of the agent's own program, instead of a key."""
 
     def settings(self) -> dict[str, str]:
         """The values that the settings get, by dotted name."""
         values = {f"agents.{self.profile}.url": self.url} if self.url else {}
+        if self.login is not None:
+            values[f"agents.{self.profile}.login"] = str(self.login)
         if self.secret:
             values[f"agents.{self.profile}.key"] = self.secret
             if not self.exists:
@@ -84,17 +90,21 @@ class ModelAccess:
 
 def model_access(profile: Profile, settings: Settings) -> ModelAccess | None:
     """What the settings need so that an agent reaches its model; None: nothing. Raises Unavailable for a variable whose
-    value is not a key or not an endpoint.
+    value is not a key or not an endpoint, and for a login that cannot be used.
     """
     own = settings.section(AgentsSettings).profiles.get(profile.name, AgentSettings())
     url, url_variable = profile.url, ""
-    if not profile.url or own.key or urlsplit(profile.url).hostname in _LOOPBACK:
+    if own.key or not profile.needs_key:
         return None
     if not own.url and (given := os.environ.get(profile.url_variable, "")):
         url, url_variable = _endpoint(profile, given), profile.url_variable
+    login = config_home() / "threegate" / profile.name
+    if profile.login_url and not (own.url or url_variable) and (login / "auth.json").exists():
+        read_login(login)
+        return ModelAccess(profile.name, urlsplit(profile.login_url).hostname or "", login=login)
     host = urlsplit(url).hostname or ""
     access = ModelAccess(profile.name, host, url=url if url_variable else "", url_variable=url_variable)
-    if host in _LOOPBACK:
+    if host in LOOPBACK:
         return access
     return _with_key(access, profile.key_variable, settings)
 

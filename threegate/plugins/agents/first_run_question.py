@@ -128,6 +128,8 @@ def _remark(root: Path) -> str:
 
 def _model_line(model: ModelAccess) -> str:
     host = model.host + (f" (from {model.url_variable})" if model.url_variable else "")
+    if model.login is not None:
+        return f"{host}, with the login in {below_home(model.login)}"
     if not model.secret:
         return f"{host}, without a key"
     if model.variable:

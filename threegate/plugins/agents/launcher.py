@@ -33,6 +33,7 @@ from threegate.core.workspace import AgentRun
 from threegate.launch.context import Context
 from threegate.plugins.agents.agent_commits import NO_COMMITS, AgentCommits
 from threegate.plugins.agents.agent_home import take_over_state, write_files
+from threegate.plugins.agents.codex_login import read_login
 from threegate.plugins.agents.continued_copy import TakenCopy, refuse_continuing, take_over_copy
 from threegate.plugins.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
 from threegate.plugins.agents.door_tools import offered_tools
@@ -230,6 +231,9 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
             raise InvalidInput(f"--read {folder}: no such folder")
         read.append(refuse_project(folder, context.workspace, context.workspace_id, copied=False))
     key = _key(context, profile)
+    if profile.limits.login:
+        bound = (place.source for place in program.bound)
+        _check_login(profile, (Path("/usr"), context.workspace.root, root, *read, *bound))
     jail_trial.check_walls(account)
     links = tuple(link for folder in (wanted.project, *wanted.read) for link in typed_links(folder))
     return _Plan(profile, program, account, root, tuple(dict.fromkeys(read)), links, key)
@@ -283,12 +287,12 @@ def _key(context: Context, profile: Profile) -> str:
     """The key for the model's endpoint; empty if none is needed. Raises InvalidInput, Unavailable."""
     name = profile.limits.key
     host = urlsplit(profile.url).hostname or ""
-    if not profile.url or (not name and host in ("127.0.0.1", "localhost")):
+    if not profile.url or not (name or profile.needs_key):
         return ""
     if not name:
+        login = f", or the folder of a ChatGPT login in agents.{profile.name}.login" if profile.login_url else ""
         raise InvalidInput(
-            f"agents.{profile.name}.key is not set in threegate.toml: name the secret with the key for {host} "
-            "(a login by subscription does not work in the jail)"
+            f"agents.{profile.name}.key is not set in threegate.toml: name the secret with the key for {host}{login}"
         )
     reference = context.policy.settings.secrets.get(name)
     if reference is None:
@@ -297,6 +301,19 @@ def _key(context: Context, profile: Profile) -> str:
     if reference.host != host:
         raise InvalidInput(f"secrets.{name} in threegate.toml is for {reference.host}; set its host to {host}")
     return read_secret(name, reference)
+
+
+def _check_login(profile: Profile, seen: Sequence[Path]) -> None:
+    """Check that a login can be used, and that the agent sees none of it. Raises InvalidInput, Unavailable."""
+    home = Path(profile.limits.login)
+    real = home.resolve()
+    for folder in map(Path.resolve, seen):
+        if folder in (real, *real.parents):
+            raise InvalidInput(
+                f"agents.{profile.name}.login: {home} is in {folder}, of which agents or records may have parts; move "
+                "it, and set the new path"
+            )
+    read_login(home)
 
 
 class _Launch:
@@ -580,6 +597,8 @@ class _Launch:
             requests=bounds.requests,
             bytes=bounds.megabytes << 20,
             tokens=bounds.tokens,
+            login=bounds.login,
+            identity_url=plan.profile.identity_url,
         )
         with listen(run.model, plan.account) as listener:
             side, self._counts = start_model_relay(listener, settings, self._cgroup.entered)

@@ -14,7 +14,7 @@ _COUNTS_BYTES: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class RelaySettings:
-    """The settings for the relay. `key` is empty for a loopback endpoint that needs none."""
+    """The settings for the relay. `key` is empty for a loopback endpoint that needs none, and with a login."""
 
     protocol: Protocol
     url: str
@@ -23,6 +23,10 @@ class RelaySettings:
     requests: int
     bytes: int
     tokens: int
+    login: str = ""
+    """The folder of a ChatGPT login, which `url` takes instead of a key."""
+    identity_url: str = ""
+    """Where the account of an access token is asked for."""
 
 
 @dataclass(slots=True)

@@ -1,10 +1,10 @@
 """The relay between a jailed agent and its model: a separate process outside the jail, and the only way out.
 
 Invariant: nothing that the agent sent is forwarded unchanged. Head and body are parsed (h11, strict JSON),
-checked (`model_protocols`) and rewritten, with the operator's key for one host over TLS and no other
-credential; no redirect is followed and no connection is upgraded. The key is read from a pipe, so it is in no
-argument, no environment and no file, and an answer that repeats it is masked. When the pipe closes, because the
-launcher exited or was killed, the relay exits.
+checked (`model_protocols`) and rewritten, with the operator's key or login for one host over TLS and no other
+credential, cookies included; no redirect is followed and no connection is upgraded. The key is read from a pipe, so it
+is in no argument, no environment and no file; a login is read from its folder (`chatgpt_upstream`). An answer that
+repeats either is masked. When the pipe closes, because the launcher exited or was killed, the relay exits.
 
 Budgets are exact also for requests at the same time: a request and its bytes are reserved before the first await, and
 given back if it is refused; while tokens are limited, one answer is counted before the next request is made. Memory
@@ -27,6 +27,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final, cast
 
 import httpx
@@ -34,9 +35,10 @@ import uvicorn
 
 from threegate.core import limits
 from threegate.core.canonical import StrictJSONError, loads_strict
+from threegate.plugins.agents.chatgpt_upstream import EXPIRED_OUTSIDE, RESPONSES, ChatGPTUpstream
 from threegate.plugins.agents.model_counts import ModelCounts, RelaySettings
 from threegate.plugins.agents.model_protocols import ModelRequestRefused, Passed, check_request
-from threegate.plugins.tools.known_values import KnownValues
+from threegate.plugins.tools.known_values import MASK, KnownValues
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -59,6 +61,7 @@ _BETA: Final = re.compile(
 ).fullmatch
 """Betas of Anthropic's API that change how the model answers; those that let the provider reach out are not forwarded.
 """
+_REFUSES: Final = "ThreeGate's model relay refuses:"
 _PASSED_BACK: Final = frozenset(("content-type", "retry-after", "request-id", "x-request-id"))
 _TOTALS: Final = (b"total_tokens", b"totalTokenCount")
 _PARTS: Final = (b"input_tokens", b"cache_creation_input_tokens", b"cache_read_input_tokens", b"output_tokens")
@@ -76,9 +79,11 @@ class Relay:
             follow_redirects=False,
             trust_env=False,  # no proxy and no netrc of the person
             timeout=httpx.Timeout(limits.AGENT_MODEL_SECONDS, connect=20),
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # keeps none
         )
         self.counts = ModelCounts()
-        self._key = KnownValues([settings.key])
+        self._login = ChatGPTUpstream(self._client, settings) if settings.login else None
+        self._hidden = _Hidden(frozenset((settings.key,)) - {""})
         self._held = 0
         self._room = asyncio.Condition()
         self._turn = asyncio.Lock()
@@ -103,6 +108,7 @@ class Relay:
                     self._check_tokens()
                 await held.enter_async_context(self._room_for(size))
                 passed, body = self._checked(scope, await _body(receive, size))
+                credential = await self._credential()
             except (ModelRequestRefused, StrictJSONError, MemoryError) as error:
                 counts.requests -= 1
                 counts.bytes_out -= size
@@ -110,8 +116,9 @@ class Relay:
                 return
             counts.bytes_out += len(body) - size
             counts.write(self._file)
-            query = scope["query_string"].decode("latin-1")
-            await self._forward(passed, f"{passed.path}?{query}" if query else passed.path, body, heads, send)
+            path, query = passed.path if self._login is None else RESPONSES, scope["query_string"].decode("latin-1")
+            headers = {**self._headers(heads), **credential}
+            await self._forward(passed, f"{path}?{query}" if query else path, body, headers, send)
 
     def _head(self, scope: dict[str, Any]) -> dict[str, str]:
         """The headers. Raises ModelRequestRefused."""
@@ -159,18 +166,32 @@ class Relay:
         self.counts.refused += 1
         self.counts.write(self._file)
         why = f"more than its memory holds ({limits.AGENT_MODEL_MEMORY_MB} MiB)"
-        await _answer(send, 403, f"ThreeGate's model relay refuses: {why if isinstance(error, MemoryError) else error}")
+        await _answer(send, 403, f"{_REFUSES} {why if isinstance(error, MemoryError) else error}")
 
-    async def _forward(self, passed: Passed, path: str, body: bytes, heads: Mapping[str, str], send: Send) -> None:
+    async def _credential(self) -> dict[str, str]:
+        """The headers with the key, or with the login as it is now. Raises ModelRequestRefused."""
+        if self._login is not None:
+            headers = await self._login.headers()
+            self._hidden = self._hidden.with_all(self._login.values)
+            return headers
+        if not self._settings.key:
+            return {}
+        header, form = _KEY_HEADERS[self._settings.protocol]
+        return {header: form.format(self._settings.key)}
+
+    async def _forward(self, passed: Passed, path: str, body: bytes, headers: Mapping[str, str], send: Send) -> None:
         started = False
-        url, headers = self._settings.url + path, self._headers(heads)
         try:
-            async with self._client.stream("POST", url, content=body, headers=headers) as reply:
+            async with self._client.stream("POST", self._settings.url + path, content=body, headers=headers) as reply:
+                if self._login is not None and reply.status_code == httpx.codes.UNAUTHORIZED:
+                    self._login.forget()
+                    await _answer(send, 403, f"{_REFUSES} {EXPIRED_OUTSIDE}")
+                    return
                 if 300 <= reply.status_code < 400:
                     await _answer(send, 502, "the model's endpoint answered with a redirect, which is not followed")
                     return
                 named = [
-                    (name, self._masked(value))
+                    (name, self._hidden.masked(value))
                     for name, value in reply.headers.raw
                     if name.decode().lower() in _PASSED_BACK
                 ]
@@ -198,23 +219,14 @@ class Relay:
                 if self.counts.bytes_in + self.counts.bytes_out > self._settings.bytes:
                     waiting = b""
                     break
-                ready, waiting = self._without_key(waiting + piece)
+                ready, waiting = self._hidden.split(waiting + piece)
                 await send({"type": "http.response.body", "body": ready, "more_body": True})
         finally:
             if asked is not None and reply.status_code < 300:
                 # A provider that reports no tokens must not make the budget endless.
                 self.counts.tokens += used.tokens or -(-(asked + size) // limits.AGENT_MODEL_TOKEN_BYTES)
             self.counts.write(self._file)
-        await send({"type": "http.response.body", "body": self._masked(waiting), "more_body": False})
-
-    def _without_key(self, data: bytes) -> tuple[bytes, bytes]:
-        """The part of an answer that may be sent, masked, and the rest, in which the key may begin."""
-        masked, key = self._masked(data), self._settings.key.encode()
-        begun = next((size for size in range(len(key) - 1, 0, -1) if masked.endswith(key[:size])), 0)
-        return masked[: len(masked) - begun], masked[len(masked) - begun :]
-
-    def _masked(self, data: bytes) -> bytes:
-        return self._key.text(data.decode("latin-1")).encode("latin-1") if self._settings.key else data
+        await send({"type": "http.response.body", "body": self._hidden.masked(waiting), "more_body": False})
 
     def _headers(self, heads: Mapping[str, str]) -> dict[str, str]:
         """Our headers. Of the agent's, only the accepted content type and the listed Anthropic betas are used."""
@@ -231,10 +243,41 @@ class Relay:
             betas = [name.strip() for name in heads.get("anthropic-beta", "").split(",")]
             if known := [name for name in betas if _BETA(name)]:
                 made["anthropic-beta"] = ",".join(known)
-        if self._settings.key:
-            header, form = _KEY_HEADERS[self._settings.protocol]
-            made[header] = form.format(self._settings.key)
         return made
+
+
+class _Hidden:
+    """Values that no answer may have: the key, or all of a login."""
+
+    def __init__(self, values: frozenset[str]) -> None:
+        self._values = values
+        self._whole = sorted((value.encode() for value in values), key=len, reverse=True)
+        most, end = limits.AGENT_MASKED_CHARS, limits.AGENT_MASKED_END_CHARS
+        self._forms = KnownValues([value if len(value) <= most else value[-end:] for value in values])
+
+    def with_all(self, values: frozenset[str]) -> _Hidden:
+        """These values and the present ones."""
+        return self if values <= self._values else _Hidden(self._values | values)
+
+    def masked(self, data: bytes) -> bytes:
+        """The data with each value masked."""
+        if not self._values:
+            return data
+        for value in self._whole:
+            data = data.replace(value, MASK.encode())
+        return self._forms.text(data.decode("latin-1")).encode("latin-1")
+
+    def split(self, data: bytes) -> tuple[bytes, bytes]:
+        """The part of an answer that may be sent, masked, and the rest, in which a value may begin."""
+        masked = self.masked(data)
+        begun = len(masked)
+        for value in self._whole:
+            at = masked.find(value[:1], max(0, len(masked) - len(value) + 1))
+            while 0 <= at < begun:
+                if value.startswith(masked[at:]):
+                    begun = at
+                at = masked.find(value[:1], at + 1)
+        return masked[:begun], masked[begun:]
 
 
 class _Usage:

@@ -27,6 +27,7 @@ from threegate.runners.jail.jail import DOOR, HOME, MODEL_PORT, Bound
 from threegate.runners.jail.program_folder import folder_of, interpreter_of
 
 Protocol = Literal["responses", "chat", "messages", "gemini"]
+LOOPBACK: Final = ("127.0.0.1", "localhost")
 DOOR_ARGV: Final = ("/usr/bin/socat", "-", f"UNIX-CONNECT:{DOOR}")
 """What an agent starts as its MCP server; nothing of ThreeGate has to be in the jail."""
 
@@ -61,6 +62,10 @@ class Profile(Table):
     """The variable in which the agent itself looks for the key of `url`."""
     url_variable: str = ""
     """The variable in which the agent itself looks for another endpoint."""
+    login_url: str = ""
+    """The only endpoint that gets the token of a login of the agent's own program; empty: no such login is used."""
+    identity_url: str = ""
+    """The host that knows the account of an access token."""
     args: tuple[str, ...] = ()
     environment: dict[str, str] = {}
     files: tuple[WrittenFile, ...] = ()
@@ -77,6 +82,11 @@ class Profile(Table):
     def host(self) -> str:
         """Host of the endpoint, with its port if one is given; empty without a model."""
         return urlsplit(self.url).netloc
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether its endpoint needs a key: it is not on loopback, and no login is used."""
+        return bool(self.url) and not self.limits.login and urlsplit(self.url).hostname not in LOOPBACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +187,23 @@ def load_profile(name: str, settings: Settings) -> Profile:
         for key in ("program", "args", "protocol", "url", "models", "wait_sec")
         if getattr(own, key)
     }
+    if own.login:
+        _refuse_login(name, packaged, own)
+        changes["url"] = packaged.login_url
     environment = {**packaged.environment, **own.environment}
     return packaged.but(**changes, name=name, environment=environment, limits=own)
+
+
+def _refuse_login(name: str, packaged: Profile, own: AgentSettings) -> None:
+    """Refuse a login that would go elsewhere, or that is not the agent's. Raises InvalidInput."""
+    if not packaged.login_url:
+        raise InvalidInput(f"agents.{name}.login: no login of {packaged.title} is used; set agents.{name}.key instead")
+    for key in ("key", "url", "protocol"):
+        if getattr(own, key):
+            raise InvalidInput(
+                f"agents.{name}.{key} and agents.{name}.login are both set; a login goes to {packaged.login_url} only: "
+                "keep one of the two"
+            )
 
 
 def _folder() -> resources.abc.Traversable:

@@ -29,6 +29,7 @@ _ORDINARY: Final = frozenset({"debug.keystore"})
 """The one of each Android project, with a password that is known."""
 _PATHS: Final = (
     ".aws/credentials", ".azure/accesstokens.json", ".cargo/credentials", ".cargo/credentials.toml",
+    ".codex/auth.json",
     ".composer/auth.json", ".config/gcloud/access_tokens.db", ".config/gcloud/credentials.db", ".config/gh/hosts.yml",
     ".docker/config.json", ".gem/credentials", ".kube/config",
 )  # fmt: skip

@@ -36,7 +36,7 @@ AGENT_NAME = r"[a-z][a-z0-9-]{0,31}"
 """The name of a profile; it is part of names of folders."""
 
 
-CHOSEN_TOOL = r"[A-Za-z][A-Za-z0-9_-]{0,63}(/[A-Za-z0-9_.*?-]{1,64})?"
+CHOSEN_TOOL = r"[A-Za-z][A-Za-z0-9_-]{0,63}(/[A-Za-z0-9_.*-]{1,64})?"
 """A server, or some of its tools; ``*`` is any text."""
 
 
@@ -68,6 +68,12 @@ class AgentSettings(Table):
     )
     key: str = setting(
         default="", description="name of the secret (`secrets.NAME`) with the endpoint's key; it never enters the jail"
+    )
+    login: str = setting(
+        default="",
+        pattern=r"(/[^\x00-\x1f]{1,1000})?",
+        description="instead of `key`: absolute path of the folder with a login of the agent's own program, for Codex "
+        "a `CODEX_HOME` after `codex login`; it is read and never changed",
     )
     requests: int = setting(default=2000, ge=1, description="requests to the model that one run may make")
     megabytes: int = setting(default=1024, ge=1, description="MiB that one run may send to and get from the model")

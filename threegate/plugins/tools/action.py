@@ -55,7 +55,7 @@ class JobServer:
     """Where an mcp request's server runs and what it can reach there, as its manifest says; in words for a screen."""
 
     place: str
-    """``jail``, ``era`` or ``host``; ``caller``: its tools are functions of the program that asks for the call."""
+    """``jail``, ``era``, ``host`` or ``remote``; ``caller``: its tools are functions of the program that asks."""
     argv: tuple[str, ...]
     hosts: tuple[str, ...]
     binds: tuple[str, ...]
@@ -68,6 +68,8 @@ class JobServer:
     """What earlier calls may have left in its process; None for a server that has a fresh process for each call."""
     image: str = ""
     """The image of a server in a container, by its digest."""
+    url: str = ""
+    """Of a server elsewhere."""
 
     def reach(self) -> Iterator[str]:
         """What it reaches, in the words of a card."""
@@ -76,6 +78,8 @@ class JobServer:
         yield from (f"{SECRETS_REACHED}{name}" for name in self.secrets)
         if self.place == "caller":
             yield CALLERS_REACH
+        if self.url:
+            yield f"code at {self.url}, which can change unseen"
         if self.place == "host":
             yield "whatever its account may on this machine: the server runs in no sandbox"
 
@@ -84,7 +88,8 @@ class JobServer:
         lists = {name: list(getattr(self, name)) for name in ("argv", "hosts", "binds", "secrets")}
         state = {} if self.state is None else {"state": self.state.to_json()}
         image = {"image": self.image} if self.image else {}
-        return {"place": self.place, "account": self.account, **lists, **state, **image}
+        url = {"url": self.url} if self.url else {}
+        return {"place": self.place, "account": self.account, **lists, **state, **image, **url}
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +225,9 @@ class BoundCall(ToolCall):
         host = self.host
         if self.by_caller:
             yield Fact("called by", "the program that asks for it, in its own process; its code is not pinned")
+            return
+        if host.url:
+            yield Field("server at", host.url, LIMIT)
             return
         yield Fact("server in", host.place)
         if host.image:

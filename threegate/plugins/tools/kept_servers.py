@@ -25,10 +25,11 @@ from threegate.core.errors import Refused, ThreeGateError, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.action import EarlierCall, ServerState, ToolCall
+from threegate.plugins.tools.called_server import Answer, Progress
 from threegate.plugins.tools.manifest import Manifest, manifest_name
 from threegate.plugins.tools.process_states import FRESH, RUNNING, write_states
 from threegate.plugins.tools.requested_call import pinned_manifest
-from threegate.plugins.tools.server_process import Answer, Progress, Server, ServerError, open_server
+from threegate.plugins.tools.server_process import Server, ServerError, open_server
 from threegate.plugins.tools.server_start import refuse_changed_program
 from threegate.trail.payloads.payload import Owner
 

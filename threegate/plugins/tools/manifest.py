@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
@@ -23,21 +24,23 @@ from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.record import first_problem
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.kinds import manifest_path
+from threegate.plugins.tools.remote_login import RemoteLogin
 from threegate.trail.index import TrailIndex
 
-Place = Literal["jail", "era", "host", "caller"]
-"""Where a server's process runs. ``caller``: there is no server; the tools are functions of the program that asks for
-their calls, and it makes a call itself (docs/decisions.md).
+Place = Literal["jail", "era", "host", "remote", "caller"]
+"""Where a server's process runs. ``remote``: elsewhere, behind a URL. ``caller``: there is no server; the tools are
+functions of the program that asks for their calls, and it makes a call itself (docs/decisions.md).
 """
-SERVER_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,15}")
+SERVER_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """A name that every client and the door accept; a server with any other tool name is refused entirely."""
 _ODD: Final = re.compile(r"[^A-Za-z0-9_-]")
+_SHORTENED: Final = re.compile(rf"_[0-9a-f]{{{limits.DOOR_NAME_DIGEST_CHARS}}}$")
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 IMAGE: Final = re.compile(r"sha256:[0-9a-f]{64}")
 """An image by the digest that the engine uses."""
 _INITIALIZE: Final = {"protocolVersion", "capabilities", "serverInfo", "instructions"}
-_ONLY_IF_SET: Final = {"stateful", "image", "data"}
+_ONLY_IF_SET: Final = {"stateful", "image", "data", "url", "login"}
 _CONFIG: Final = ConfigDict(extra="forbid", hide_input_in_errors=True)
 _Absolute = Annotated[str, Field(pattern="^/")]
 _T = TypeVar("_T")
@@ -89,7 +92,7 @@ class Manifest:
 
     server: Annotated[str, Field(pattern=rf"^{SERVER_NAME.pattern}$")]
     argv: tuple[str, ...]
-    """The command line; its first word is an absolute path. Empty for functions of a caller, and for nothing else."""
+    """The command line; its first word is an absolute path. Empty for a server at a URL and for functions alone."""
     place: Place
     account: str
     """The account it runs as; if empty, the daemon's own, which is never root."""
@@ -115,6 +118,17 @@ class Manifest:
     """Files and folders that the command line or the program's folder has and that are not pinned (`--data`), by
     their real path.
     """
+    url: str = ""
+    """Of a server elsewhere: an https URL, which is reached with the certificate of its host. Nothing of this machine
+    belongs to it, and its program cannot be pinned.
+    """
+    login: RemoteLogin | None = None
+    """How a server elsewhere learns who asks; None if it does not."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Where what it is given may go."""
+        return (urlsplit(self.url).hostname or "",) if self.url else self.allow
 
     @cached_property
     def digest(self) -> str:
@@ -130,9 +144,10 @@ class Manifest:
         return next((tool for tool in self.tools if tool.name == name), None)
 
     def to_data(self) -> dict[str, Any]:
-        """As a JSON value; every key is present, but `stateful`, `image` and `data` only if they are set."""
+        """As a JSON value; every key is present, but those of `_ONLY_IF_SET` only if they are set."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         values |= {"binds": [asdict(item) for item in self.binds], "tools": [tool.to_data() for tool in self.tools]}
+        values["login"] = self.login and self.login.to_data()
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in values.items()
@@ -143,11 +158,13 @@ class Manifest:
     def parse(cls, data: object) -> Manifest:
         """Raises ValueError for what is not a manifest; whether its form is `to_data`'s shows in its bytes."""
         found = _read(_MANIFEST, data)
-        if found.place == "caller":
+        if found.place == "remote":
+            _refuse_local(found)
+        elif found.place == "caller":
             if found != functions_manifest(found.server, found.tools):
                 raise ValueError("functions of a caller have a name, a description and schemas, and nothing else")
-        elif not found.argv or not found.argv[0].startswith("/"):
-            raise ValueError("argv does not start with an absolute path")
+        elif found.url or found.login or not found.argv or not found.argv[0].startswith("/"):
+            raise ValueError("argv does not start with an absolute path, or there is a URL or a login as well")
         if (found.place == "era") != bool(IMAGE.fullmatch(found.image)):
             raise ValueError("an image must be given by its digest, for a server in a container and for no other")
         if len({tool.name for tool in found.tools}) != len(found.tools):
@@ -155,6 +172,14 @@ class Manifest:
         if found.initialize.keys() != _INITIALIZE:
             raise ValueError(f"the keys of initialize are not {', '.join(sorted(_INITIALIZE))}")
         return found
+
+
+def _refuse_local(manifest: Manifest) -> None:
+    """A server at a URL has nothing of this machine. Raises ValueError."""
+    kept = asdict(replace(manifest, tools=()))
+    here = ("argv", "account", "allow", "binds", "env", "secrets", "program", "stateful", "data")
+    if not manifest.url.startswith("https://") or any(kept[name] for name in here):
+        raise ValueError("a server elsewhere has an https URL, and nothing of this machine")
 
 
 _TOOL: Final = TypeAdapter(PinnedTool)
@@ -208,14 +233,16 @@ def tool_of_list(row: object) -> PinnedTool:
 
 def door_name(server: str, tool: str) -> str:
     """The name of a server's tool at the door: `NAME__tool` in at most DOOR_NAME_CHARS of A-Z a-z 0-9 _ -, which every
-    client accepts.
+    client accepts; other tools with the same one are not offered (`offered_tools`).
     """
-    # It identifies one tool: a server's name has no underscore, and a shortened name contains a digest.
-    plain = f"{server}__{_ODD.sub('_', tool)}"
-    if len(plain) <= limits.DOOR_NAME_CHARS and plain == f"{server}__{tool}":
+    # A plain name is one tool's: its first "__" ends the server's name, and it does not end as a shortened one does.
+    plain = f"{server}__{tool}"
+    is_split = "__" not in server and not server.endswith("_")
+    if is_split and len(plain) <= limits.DOOR_NAME_CHARS and not _ODD.search(tool) and not _SHORTENED.search(tool):
         return plain
-    digest = canonical.sha256_hex(tool.encode())[: limits.DOOR_NAME_DIGEST_CHARS]
-    return f"{plain[: limits.DOOR_NAME_CHARS - limits.DOOR_NAME_DIGEST_CHARS - 1]}_{digest}"
+    digest = canonical.digest([server, tool])[: limits.DOOR_NAME_DIGEST_CHARS]
+    start = f"{server[: limits.DOOR_NAME_SERVER_CHARS]}__{_ODD.sub('_', tool)}"
+    return f"{start[: limits.DOOR_NAME_CHARS - limits.DOOR_NAME_DIGEST_CHARS - 1]}_{digest}"
 
 
 def manifest_name(server: str) -> str:

@@ -88,6 +88,8 @@ def call_lacks(workspace: Workspace, settings: Settings, call: Action) -> Doctor
         return None  # nothing is started
     try:
         refuse_missing_secret(settings, manifest.secrets)
+        if manifest.place == "remote":
+            return None  # whether it can be reached is known when it is
         if manifest.place != "era" and manifest.account:
             existing_account(manifest.account)
         refuse_changed_program(manifest)
@@ -134,10 +136,11 @@ def _server(manifest: Manifest, state: ServerState | None) -> JobServer:
     return JobServer(
         place=manifest.place,
         argv=manifest.argv,
-        hosts=manifest.allow,
+        hosts=manifest.hosts,
         binds=tuple(f"{item.path} ({'may be written' if item.writable else 'read-only'})" for item in manifest.binds),
         secrets=manifest.secrets,
         account=manifest.account,
         state=state,
         image=manifest.image,
+        url=manifest.url,
     )

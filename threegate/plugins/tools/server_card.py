@@ -12,8 +12,13 @@ from collections.abc import Iterable
 
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
 from threegate.plugins.tools.action import CALLERS_REACH
+from threegate.plugins.tools.login_card import login_section
 from threegate.plugins.tools.manifest import Difference, Manifest, PinnedTool, door_name
 
+CHANGES_UNSEEN = (
+    "the code behind this URL can change unseen: the URL and what the server says of itself are signed, what it does "
+    "is not"
+)
 DAEMON_RIGHTS = "runs with the daemon's rights: nothing keeps it from what this account may read, write and reach"
 
 
@@ -26,6 +31,7 @@ def server_sections(manifest: Manifest) -> list[Section]:
     return [
         Section("THE SERVER", tuple(_process(manifest))),
         reach_section(manifest),
+        *([login_section(manifest.login)] if manifest.login is not None else []),
         Section("WHAT IT SAYS OF ITSELF (not believed)", tuple(_words(manifest))),
         *tools,
     ]
@@ -63,6 +69,8 @@ def difference_section(changed: Iterable[Difference]) -> Section:
 
 def process_kind(manifest: Manifest) -> str:
     """How many calls one process of the server answers."""
+    if manifest.url:
+        return "none here: each call has a session of its own, and the server may keep what it likes"
     if manifest.stateful:
         return "one for each run of an agent (or account): what a call leaves in it is there for the calls after it"
     return "a fresh one for each call"
@@ -70,6 +78,8 @@ def process_kind(manifest: Manifest) -> str:
 
 def runs_where(manifest: Manifest) -> str:
     """One line on the sandbox of the server."""
+    if manifest.url:
+        return "elsewhere, behind a URL"
     if manifest.place == "jail":
         account = f" under the account {manifest.account}" if manifest.account else ""
         return f"a jail of its own{account}"
@@ -86,6 +96,11 @@ def _process(manifest: Manifest) -> Iterable[Item]:
     yield Field("name", manifest.server)
     yield Fact("runs", runs_where(manifest))
     yield Fact("process", process_kind(manifest))
+    if manifest.url:
+        yield Field("url", manifest.url)
+        yield Field("certificate", f"one for {manifest.hosts[0]}, from an authority that this machine trusts")
+        yield Field("not pinned", CHANGES_UNSEEN)
+        return
     if manifest.image:
         yield Fact("image", manifest.image)
     yield Listing("command", shlex.join(manifest.argv), "the command")
@@ -102,6 +117,10 @@ def _process(manifest: Manifest) -> Iterable[Item]:
 def _reach(manifest: Manifest) -> Iterable[Item]:
     if manifest.place == "caller":
         yield Note(CALLERS_REACH)
+        return
+    if manifest.url:
+        yield Field("host", f"{manifest.hosts[0]}: gets the arguments of each call, and may send them anywhere")
+        yield Note("of this machine: nothing")
         return
     for host in manifest.allow:
         yield Field("host", f"{host}: it may send anything there")

@@ -15,6 +15,7 @@ from typing import Final
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.plugins.tools.reached_code import modules_of
+from threegate.runners.jail.program_folder import NoInterpreter, first_line
 
 _NODE_WAY: Final = "npm install --prefix DIR PACKAGE"
 _PYTHON_WAY: Final = "python3 -m venv DIR && DIR/bin/pip install PACKAGE"
@@ -33,6 +34,8 @@ _SHELLS: Final = frozenset(
     script strace ltrace gdb parallel find ssh prlimit xvfb-run dbus-run-session""".split()
 )
 
+_CONTAINER: Final = ", or add the server in a container that has it: --in era --image IMAGE"
+
 
 def pinned_command(words: Sequence[str], *, in_image: bool = False) -> tuple[str, ...]:
     """The command line with an absolute program. Raises Refused `tools_fetched`, InvalidInput, Unavailable."""
@@ -43,7 +46,11 @@ def pinned_command(words: Sequence[str], *, in_image: bool = False) -> tuple[str
         return tuple(words)
     place = shutil.which(words[0])
     if place is None:
-        raise Unavailable(f"{words[0]}: missing or not a program; install it first")
+        raise Unavailable(f"{words[0]}: missing or not a program; install it first{_CONTAINER}")
+    try:
+        first_line(Path(place).resolve())
+    except NoInterpreter as error:
+        raise Unavailable(f"{error}{_CONTAINER}") from None
     relative = next((word for word in words[1:] if not Path(word).is_absolute() and _is_file(word)), None)
     if relative is not None:
         raise InvalidInput(f"{relative}: a file in this folder; give its full path: {Path.cwd() / relative}")

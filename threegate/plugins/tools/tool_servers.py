@@ -14,16 +14,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
 from threegate.core import durable, limits
 from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
+from threegate.core.extras import require_extra
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
+from threegate.plugins.tools.fresh_server import open_fresh
 from threegate.plugins.tools.kinds import ToolsAdded, ToolsRefreshed, ToolsRemoved, manifest_path
 from threegate.plugins.tools.manifest import (
     SERVER_NAME,
@@ -42,10 +44,12 @@ from threegate.plugins.tools.manifest import (
     read_manifest,
 )
 from threegate.plugins.tools.mcp.server_image import image_digest, refuse_hiding
+from threegate.plugins.tools.message_stream import ServerError
 from threegate.plugins.tools.program_tree import program_digests
 from threegate.plugins.tools.reached_code import CODE_VARIABLE, UNPINNABLE_VARIABLE
+from threegate.plugins.tools.remote.token_store import TokenStore
+from threegate.plugins.tools.remote_login import RemoteLogin
 from threegate.plugins.tools.server_command import pinned_command
-from threegate.plugins.tools.server_process import ServerError, open_server
 from threegate.plugins.tools.server_start import DROPPED, secret_values, server_account
 from threegate.runners.era.engine_answer import engine_url
 from threegate.runners.jail.jail import Account
@@ -53,18 +57,23 @@ from threegate.runners.jail.jail_trial import check_walls
 from threegate.trail import moves
 from threegate.trail.trail import LockedTrail
 
+if TYPE_CHECKING:
+    from threegate.plugins.tools.remote.guarded_http import Reach
+
 ADD: Final = "threegate-tools-add/1"
 REFRESH: Final = "threegate-tools-refresh/1"
 _OURS: Final = frozenset(
     """threegate core door daemon operator approve approval agent agents apply era monty mcp tool tools contract
-    contracts session project file git shell web memory github-approved run requests wait cancel""".split()
+    contracts session project github-approved run requests wait cancel""".split()
 )
-"""Names that a person could mistake for ThreeGate's own, or for one of its tools."""
+"""Names that a person could mistake for ThreeGate's own. Those of operations that a proposal names (`git`, `memory`)
+are a server's usual ones: no contract of an operation judges a server's tool (`contracts.calls`).
+"""
 _HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\.[a-z][a-z0-9-]{1,62}")
 _SYSTEM: Final = frozenset(("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "etc", "proc", "sys", "dev"))
 _HOMES: Final = ("/tmp", "/var/tmp")
 """The home folder in a jail and a container, and a link to it."""
-_SAME: Final = str.maketrans({"0": "o", "1": "l", "5": "s", "8": "b", "i": "l", "-": None})
+_SAME: Final = str.maketrans({"0": "o", "1": "l", "5": "s", "8": "b", "i": "l", "-": None, "_": None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,10 @@ class WantedServer:
     """With place ``era``: a name or digest that the engine knows; empty: the image of the settings."""
     data: tuple[str, ...] = ()
     """Files and folders that are named, or in the program's folder, and are not code."""
+    url: str = ""
+    """Of a server elsewhere, which has no words and nothing of this machine."""
+    login: RemoteLogin | None = None
+    """Of such a server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +111,16 @@ class LookedAt:
     changed: tuple[Difference, ...] = ()
 
 
-def look_at_new(context: Context, wanted: WantedServer) -> LookedAt:
-    """Check the arguments, start the server once, and ask it what it offers.
+def look_at_new(context: Context, wanted: WantedServer, *, reach: Reach | None = None) -> LookedAt:
+    """Check the arguments, start the server once, and ask it what it offers. `reach` is for tests.
 
-    Raises InvalidInput, Refused (tools_fetched, tools_known, tools_unsafe), Unavailable, ServerError.
+    Raises InvalidInput, Refused (tools_fetched, tools_known, tools_unsafe; of a server at a URL url_refused,
+    login_required), Unavailable, ServerError.
     """
     settings = context.policy.settings
     _refuse_name(context, wanted.name)
+    if wanted.url:
+        return LookedAt(_asked(context.workspace, settings, _elsewhere(wanted), reach))
     place = _place(wanted.place)
     account, image = "", ""
     if place == "era":
@@ -172,16 +188,22 @@ def look_at_functions(context: Context, name: str, file: Path) -> LookedAt:
 def program_changes(context: Context, name: str) -> tuple[Difference, ...]:
     """How a server's program differs from what is pinned; nothing is started. Raises Refused, Unavailable."""
     before = pinned(context, name)
-    return tuple(differences(before, program=program_digests(before)))
+    return tuple(differences(before, program=_program(before)))
 
 
-def look_again(context: Context, name: str) -> LookedAt:
+def look_again(context: Context, name: str, *, reach: Reach | None = None) -> LookedAt:
     """The server as it is now, and how it differs from what is pinned. Raises Refused, Unavailable, ServerError."""
     before = pinned(context, name)
-    program = program_digests(before)
-    now = _asked(context.workspace, context.policy.settings, replace(before, program=program))
+    program = _program(before)
+    now = _asked(
+        context.workspace, context.policy.settings, replace(before, initialize={}, tools=(), program=program), reach
+    )
     changed = differences(before, initialize=now.initialize, tools=now.tools, program=now.program)
     return LookedAt(now, before, tuple(changed))
+
+
+def _program(manifest: Manifest) -> Mapping[str, str]:
+    return {} if manifest.url else program_digests(manifest)
 
 
 def pinned(context: Context, name: str) -> Manifest:
@@ -208,7 +230,7 @@ def sign_server(context: Context, acting: Acting, looked: LookedAt) -> None:
             raise Refused("tools_changed", f"{manifest.server}: changed meanwhile; review it again")
         actor, act = checked_act(context, held, signed, kind, about)
         if before is None:
-            hosts, tools = manifest.allow or None, len(manifest.tools)
+            hosts, tools = manifest.hosts or None, len(manifest.tools)
             event = ToolsAdded(
                 server=manifest.server, place=manifest.place, hosts=hosts, tools=tools, files=files, **act
             )
@@ -224,10 +246,13 @@ def sign_server(context: Context, acting: Acting, looked: LookedAt) -> None:
 
 
 def remove_server(context: Context, name: str, *, actor: str) -> None:
-    """Remove a server; removing needs no signature. Raises Refused, TrailError, OSError."""
+    """Remove a server and what this account keeps of its login; removing needs no signature. Raises Refused,
+    TrailError, OSError.
+    """
     with disk_reserve(context.workspace.reserve), _settled(context) as held:
         if manifest_path(name) not in held.index.files:
             raise Refused("tools_unknown", f"{name}: no such server; see: threegate tools list")
+        TokenStore(context.policy.settings, name).forget()
         path = context.workspace.tools / manifest_name(name)
         moves.remove_file(held, path, ToolsRemoved(server=name, files={manifest_path(name): None}), actor=actor)
 
@@ -241,9 +266,50 @@ def _settled(context: Context) -> Iterator[LockedTrail]:
         yield held
 
 
-def _asked(workspace: Workspace, settings: Settings, manifest: Manifest) -> Manifest:
-    """Start it, and put what it says of itself into the manifest. Raises ServerError, Unavailable, InvalidInput."""
-    with open_server(workspace, settings, manifest) as server:
+def _elsewhere(wanted: WantedServer) -> Manifest:
+    """The manifest of a server at a URL, before it was asked. Raises InvalidInput, Refused `url_refused`."""
+    here = {
+        "a command": wanted.words,
+        "--in": wanted.place != "jail",
+        "--account": wanted.account,
+        "--allow": wanted.allow,
+        "--bind": wanted.binds,
+        "--env": wanted.env,
+        "--secret": wanted.secrets,
+        "--image": wanted.image,
+        "--data": wanted.data,
+    }
+    if wanted.stateful:
+        raise InvalidInput("--stateful: a server at a URL has a session for each call, and no process here")
+    given = [name for name, value in here.items() if value]
+    if given:
+        raise InvalidInput(f"{given[0]}: is for a server that runs here; with --url leave it out")
+    require_extra("a tool server at a URL", "mcp")
+    from threegate.plugins.tools.remote.guarded_http import checked_url
+
+    checked_url(wanted.url, "--url")
+    return Manifest(
+        server=wanted.name,
+        argv=(),
+        place="remote",
+        account="",
+        allow=(),
+        binds=(),
+        env={},
+        secrets=(),
+        initialize={},
+        tools=(),
+        program={},
+        url=wanted.url,
+        login=wanted.login,
+    )
+
+
+def _asked(workspace: Workspace, settings: Settings, manifest: Manifest, reach: Reach | None = None) -> Manifest:
+    """Start it, and put what it says of itself into the manifest. Raises Refused, ServerError, Unavailable,
+    InvalidInput.
+    """
+    with open_fresh(workspace, settings, manifest, reach=reach) as server:
         initialize = server.initialize()
         tools = server.list_tools()
         told_secret = server.told_secret
@@ -273,7 +339,7 @@ def _pinnable(manifest: Manifest) -> Manifest:
 
 def _refuse_name(context: Context, name: str) -> None:
     if not SERVER_NAME.fullmatch(name) or name.endswith("-"):
-        raise InvalidInput(f"{name!r}: not a valid server name; use a letter, then up to 15 of a-z 0-9 -")
+        raise InvalidInput(f"{name!r}: not a valid server name; use a letter, then up to 63 of A-Z a-z 0-9 _ -")
     with _settled(context) as held:
         known = announced_manifests(held.index)
     if name in known:
@@ -290,7 +356,7 @@ def _refuse_name(context: Context, name: str) -> None:
 
 def _looks(name: str) -> str:
     """A name reduced to what a person sees at a glance."""
-    return name.translate(_SAME).replace("rn", "m").replace("vv", "w").removesuffix("s")
+    return name.casefold().translate(_SAME).replace("rn", "m").replace("vv", "w").removesuffix("s")
 
 
 def _known(name: str) -> Refused:

@@ -27,16 +27,16 @@ from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.screen_parts import Section
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
+from threegate.plugins.tools.fresh_server import open_fresh
+from threegate.plugins.tools.login_command import AskedLogin, looked_at
 from threegate.plugins.tools.manifest import Manifest, read_manifest, server_names
 from threegate.plugins.tools.process_states import count_processes
 from threegate.plugins.tools.server_card import difference_section, runs_where, server_sections
-from threegate.plugins.tools.server_process import open_server
 from threegate.plugins.tools.tool_servers import (
     LookedAt,
     WantedServer,
     look_again,
     look_at_functions,
-    look_at_new,
     pinned,
     program_changes,
     remove_server,
@@ -68,9 +68,30 @@ ServerName = Annotated[str, argument("NAME", "A server shown by `threegate tools
 
 @app.command("add")
 def add(
-    server: Annotated[str, argument("NAME", "Its name: a letter, then up to 15 of a-z 0-9 -.")],
-    command: Annotated[list[str] | None, argument("-- COMMAND", "The server's installed program.")] = None,
+    server: Annotated[str, argument("NAME", "Its name: a letter, then up to 63 of A-Z a-z 0-9 _ -.")],
+    command: Annotated[
+        list[str] | None, argument("-- COMMAND", "The server's installed program; left out with --url and --functions.")
+    ] = None,
     functions: FunctionsOption = None,
+    url: Annotated[
+        str, typer.Option("--url", metavar="URL", help="Instead of a program: a server elsewhere, by its https URL.")
+    ] = "",
+    client_id: Annotated[
+        str,
+        typer.Option("--client-id", metavar="ID", help="With --url: the client that you registered for its login."),
+    ] = "",
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", metavar="SCOPE", help="With --url: what its login asks for, instead of what it names."),
+    ] = None,
+    bearer: Annotated[
+        str,
+        typer.Option("--bearer", metavar="NAME", help="With --url: a token from the file of the setting secrets.NAME."),
+    ] = "",
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="HEADER=NAME", help="With --url: a header from the file of secrets.NAME."),
+    ] = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help="An environment variable for it.")
     ] = None,
@@ -124,7 +145,7 @@ def add(
     yes: YesOption = False,
     json_: JsonFlag = False,
 ) -> None:
-    """Start a server once, show it and pin it.
+    """Start a server once, show it and pin it; with --url, reach it once.
 
     Everything that the server reports about itself is shown and pinned with your signature.
 
@@ -133,14 +154,9 @@ def add(
     context = open_context(workspace_here())
     acting = acting_here(context, name, key)
     if functions is not None:
-        given: dict[str, object] = {
-            "-- COMMAND": command,
-            "--env": env,
-            "--secret": secret,
-            "--allow": allow,
-            "--bind": bind,
-        }
-        given |= {"--data": data, "--image": image, "--stateful": stateful, "--account": account}
+        given: dict[str, object] = {"-- COMMAND": command, "--url": url, "--client-id": client_id, "--scope": scope}
+        given |= {"--bearer": bearer, "--header": header, "--env": env, "--secret": secret, "--allow": allow}
+        given |= {"--bind": bind, "--data": data, "--image": image, "--stateful": stateful, "--account": account}
         given["--in"] = "" if place == "jail" else place
         if more := [option for option, value in given.items() if value]:
             raise InvalidInput(f"--functions: these run in their own program; leave out {', '.join(more)}")
@@ -164,8 +180,11 @@ def add(
         stateful,
         image,
         tuple(data or ()),
+        url,
     )
-    _sign_new(context, acting, look_at_new(context, wanted), yes, json_)
+    asked = AskedLogin(client_id, tuple(scope or ()), bearer, tuple(header or ()))
+    with looked_at(context, wanted, asked, yes=yes, quiet=wants_json(json_)) as looked:
+        _sign_new(context, acting, looked, yes, json_)
 
 
 @app.command("list")
@@ -270,13 +289,14 @@ def test(server: ServerName, json_: JsonFlag = False) -> None:
     if manifest.place == "caller":
         raise InvalidInput(f"{server}: functions of a program, which nothing here starts")
     began = time.monotonic()
-    with open_server(context.workspace, context.policy.settings, manifest) as process:
-        process.check_pinned()
+    with open_fresh(context.workspace, context.policy.settings, manifest) as reached:
+        reached.check_pinned()
         took = round((time.monotonic() - began) * 1000)
     if wants_json(json_):
         emit_json({**_row(manifest), "ms": took})
     else:
-        say(f"{server} starts and matches what was signed: {len(manifest.tools)} tools in {took} ms")
+        how = "answers" if manifest.url else "starts"
+        say(f"{server} {how} and matches what was signed: {len(manifest.tools)} tools in {took} ms")
 
 
 def _refuse_other_form(manifest: Manifest, functions: Path | None) -> None:
@@ -308,7 +328,7 @@ def _row(manifest: Manifest) -> dict[str, Any]:
         "place": manifest.place,
         "account": manifest.account,
         "stateful": manifest.stateful,
-        "hosts": list(manifest.allow),
+        "hosts": list(manifest.hosts),
         "tools": [tool.name for tool in manifest.tools],
         "manifest_sha256": manifest.digest,
     }

@@ -13,10 +13,10 @@ from threegate.trail.trail import Trail
 
 def tool_lines(workspace: Workspace | None, settings: Settings, probes: bool) -> list[DoctorLine]:
     """For the place `report`; nothing is started, whatever `probes` says."""
-    return [] if workspace is None else guarded("tools", lambda: _tools(workspace))
+    return [] if workspace is None else guarded("tools", lambda: _tools(workspace, settings))
 
 
-def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
+def _tools(workspace: Workspace, settings: Settings) -> Iterator[DoctorLine]:
     """A line for each added server; none is started."""
     trail = Trail(workspace)
     try:
@@ -27,6 +27,7 @@ def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
     if not any(path.startswith("tools/") for path in index.files):
         return
     from threegate.plugins.tools.manifest import read_manifest, server_names
+    from threegate.plugins.tools.remote.token_store import login_problem
     from threegate.plugins.tools.server_card import runs_where  # imported here: few workspaces have a tool server
 
     for name in server_names(index):
@@ -34,6 +35,9 @@ def _tools(workspace: Workspace) -> Iterator[DoctorLine]:
             manifest = read_manifest(workspace, index, name)
         except ThreeGateError as error:
             yield DoctorLine("tools", "failure", str(error), f"threegate tools remove {name}, then add it again")
+            continue
+        if (problem := login_problem(settings, manifest)) is not None:
+            yield DoctorLine("tools", "warning", f"{name}: {problem}", f"threegate tools login {name}")
             continue
         daemons = manifest.place == "host" and not manifest.account
         yield DoctorLine(

@@ -23,8 +23,8 @@ def unit_needs(workspace: Workspace, settings: Settings, uid: int | None, era: b
     servers = [server for server in servers if server.place != "caller"]  # nothing of these is started
     binds = [item for server in servers for item in server.binds]
     return UnitNeeds(
-        network=any(server.allow or server.place == "host" for server in servers),
+        network=any(server.hosts or server.place == "host" for server in servers),
         reads=(*(Path(place) for server in servers for place in server.program), *(Path(item.path) for item in binds)),
         projects=tuple(Path(item.path) for item in binds if item.writable),
-        jails=bool(servers),
+        jails=any(server.place != "remote" for server in servers),
     )

@@ -51,6 +51,10 @@ def holds_home(folder: Path, home: Path) -> bool:
     return folder == home or folder in home.parents
 
 
+class NoInterpreter(Unavailable):
+    """What a script's first line names is not on this machine."""
+
+
 @dataclass(frozen=True, slots=True)
 class FirstLine:
     """The interpreter that a script's first line names."""
@@ -87,7 +91,7 @@ def first_line(program: Path) -> FirstLine | None:
     beside = f"{program.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     place = shutil.which(name, path=beside)
     if place is None:
-        raise Unavailable(f"{program}: needs {name}, which is not installed; on Debian: apt-get install nodejs")
+        raise NoInterpreter(f"{program}: needs the interpreter {name}, which is not installed; install {name}")
     set_by_env = tuple(word for word in variables if _ASSIGNMENT.match(word))
     return FirstLine(Path(place), tuple(options), set_by_env, name if by_env and "/" not in name else "")
 

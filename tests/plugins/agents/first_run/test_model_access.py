@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.plugins.agents.chatgpt import log_in
 from tests.support import make_key
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.settings import Settings, parse_settings
@@ -70,6 +71,30 @@ def test_the_agents_own_variable_is_used_by_its_name(monkeypatch: pytest.MonkeyP
     assert KEY not in json.dumps(found.settings()) and found.settings()["secrets.codex.env"] == "OPENAI_API_KEY"
     monkeypatch.setenv("OPENAI_API_KEY", "two words")
     with pytest.raises(Unavailable, match="not a token"):
+        access()
+
+
+def test_a_login_in_its_place_goes_before_a_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was put there for this; an endpoint that is named is another one."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    login = home / "config/threegate/codex"
+    log_in(login)
+    found = access()
+    assert found == ModelAccess("codex", "chatgpt.com", login=login)
+    assert found.settings() == {"agents.codex.login": str(login)}
+    read = "".join(f'{name} = "{value}"\n' for name, value in found.settings().items())
+    assert access(settings=read) is None, "then nothing is missing"
+    other = access(settings='[agents.codex]\nurl = "https://api.example.org"\n')
+    assert other is not None and (other.login, other.host) == (None, "api.example.org")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://llm.example.org/v1")
+    named = access()
+    assert named is not None and (named.login, named.host) == (None, "llm.example.org")
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    log_in(home / "config/threegate/claude")
+    claude = access("claude")
+    assert claude is not None and claude.login is None and claude.secret
+    log_in(login, ends_in=-1)
+    with pytest.raises(Unavailable, match="the login has expired; log in with: CODEX_HOME="):
         access()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from threegate.core import limits
-from threegate.core.errors import Refused, Unavailable
+from threegate.core.errors import Refused, ThreeGateError, Unavailable
 from threegate.plugins.tools.remote.guarded_http import PUBLIC, Reach, Request, checked_url, fetch, origin_of
 
 NAME = "mcp.example.com"
@@ -87,7 +87,7 @@ def host(authority: Path) -> Iterator[Host]:
 
 
 def refused(host: Host, *addresses: str, url: str = "") -> str:
-    with pytest.raises((Refused, Unavailable)) as caught:
+    with pytest.raises(ThreeGateError) as caught:
         fetch(url or host.url, "the metadata", reach=host.reach(*addresses))
     return str(caught.value)
 

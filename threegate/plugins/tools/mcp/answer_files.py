@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from threegate.core import limits
+from threegate.plugins.tools.called_server import Answer
 from threegate.plugins.tools.known_values import MASK, exact_base64
-from threegate.plugins.tools.server_process import Answer
 
 RESULT: Final = "result.json"
 FILE_KEY: Final = "threegate_file"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,11 +29,19 @@ from threegate.runners.live_output import PROGRESS
 
 if TYPE_CHECKING:  # `doctor` makes each runner, and should not load what only a call needs
     from threegate.judgement.judge import Clearance
+    from threegate.plugins.tools.called_server import Answer, CalledServer
     from threegate.plugins.tools.kept_servers import KeptServers
     from threegate.plugins.tools.manifest import Manifest
-    from threegate.plugins.tools.server_process import Answer, Server, ServerError
+    from threegate.plugins.tools.message_stream import ServerError
+    from threegate.plugins.tools.remote.guarded_http import Reach
 
 _LOOK_SECONDS: Final = 0.1
+_REFUSED: Final[Mapping[str, Status]] = {
+    "state_changed": "state_changed",
+    "url_refused": "unavailable",
+    "login_required": "login_required",
+}
+"""How a call ends that was refused before it was sent; with any other code `tools_changed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +57,10 @@ class CallRunner:
 
     starts_late = False
 
-    def __init__(self, settings: Settings) -> None:
-        """Store the secrets that servers may get; nothing is started."""
+    def __init__(self, settings: Settings, *, reach: Reach | None = None) -> None:
+        """Store the secrets that servers may get; nothing is started. `reach` is for tests."""
         self._settings = settings
+        self._reach = reach
         self._kept: KeptServers | None = None
         self._lock = threading.Lock()
 
@@ -104,8 +113,7 @@ class CallRunner:
                 return self._by_kept(workspace, manifest, clearance, job, call, control)
             return self._by_fresh(workspace, manifest, job, call, control)
         except Refused as error:
-            status: Status = "state_changed" if error.code == "state_changed" else "tools_changed"
-            return _Ended(status, f"Nothing was called: {error}")
+            return _Ended(_REFUSED.get(error.code, "tools_changed"), f"Nothing was called: {error}")
         except ServerError as error:
             return _failed(error)
         except Unavailable as error:
@@ -122,12 +130,15 @@ class CallRunner:
     def _by_fresh(
         self, workspace: Workspace, manifest: Manifest, job: Job, call: BoundCall, control: Control
     ) -> _Ended:
+        from threegate.plugins.tools.fresh_server import open_fresh
         from threegate.plugins.tools.mcp.answer_files import progress_line
-        from threegate.plugins.tools.server_process import open_server
 
         answer, left = None, ""
         try:
-            with open_server(workspace, self._settings, manifest) as server, _stoppable(server, control):
+            with (
+                open_fresh(workspace, self._settings, manifest, reach=self._reach) as server,
+                _stoppable(server, control),
+            ):
                 server.check_pinned()
                 answer = server.call(
                     call.tool,
@@ -203,7 +214,7 @@ def _failed(error: ServerError) -> _Ended:
 
 
 @contextmanager
-def _stoppable(server: Server, control: Control) -> Iterator[None]:
+def _stoppable(server: CalledServer, control: Control) -> Iterator[None]:
     """Stop the call when the run is to stop."""
     over = threading.Event()
 

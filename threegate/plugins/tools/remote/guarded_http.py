@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import SplitResult, urlsplit
 
 import h11
@@ -31,6 +31,17 @@ from threegate.core.public_address import is_public, own_addresses
 _HOST: Final = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
 _PIECE: Final = 64 * limits.KIB
 _IDENTITY: Final = ("accept-encoding", "identity")
+
+
+Why = Literal["unreachable", "late", "long", "broken", "odd"]
+
+
+class ExchangeError(Unavailable):
+    """An exchange without a good answer, and `why`."""
+
+    def __init__(self, message: str, why: Why) -> None:
+        super().__init__(message)
+        self.why = why
 
 
 def checked_url(url: str, what: str = "the URL") -> SplitResult:
@@ -114,23 +125,27 @@ class Exchange:
     """Whether all of the body came."""
 
     def header(self, name: str) -> str:
-        """The one value of a header; empty for none. Raises Unavailable for two."""
+        """The one value of a header; empty for none. Raises ExchangeError for two."""
         values = self.headers.get(name, ())
         if len(values) > 1:
-            raise Unavailable(f"{self._what}: the answer has the header {name} twice")
+            raise ExchangeError(f"{self._what}: the answer has the header {name} twice", "odd")
         return values[0] if values else ""
 
     def pieces(self) -> Iterator[bytes]:
-        """The body as it comes. Raises Unavailable for a broken, late or too long one."""
+        """The body as it comes. Raises ExchangeError for a broken, late or too long one."""
         while not self.ended:
             event = _next(self._connection, self._socket, self._until, self._what)
             if isinstance(event, h11.Data):
                 self._left -= len(event.data)
                 if self._left < 0:
-                    raise Unavailable(f"{self._what}: the answer is too long")
+                    raise ExchangeError(f"{self._what}: the answer is too long", "long")
                 yield bytes(event.data)
             elif isinstance(event, h11.EndOfMessage):
                 self.ended = True
+
+    def end_within(self, seconds: float) -> None:
+        """Wait no longer than that for the rest."""
+        self._until = min(self._until, time.monotonic() + seconds)
 
     def read(self) -> bytes:
         """The whole body. Raises as `pieces`."""
@@ -177,7 +192,7 @@ class Request:
     ) -> Exchange:
         """Send it, once, and wait for the answer's head. The whole exchange ends after `seconds`.
 
-        Raises Unavailable for a host that cannot be reached or answers wrongly, Refused (`url_refused`) for a name
+        Raises ExchangeError for a host that cannot be reached or answers wrongly, Refused (`url_refused`) for a name
         that leads to an address which is not public, or for a redirect.
         """
         until = time.monotonic() + seconds
@@ -221,16 +236,17 @@ class Request:
             found[key] = (*found.get(key, ()), value.decode("latin-1"))
         answer = Exchange(head.status_code, found, connection, secure, until, max_bytes, self._what)
         if answer.header("content-encoding").lower() not in ("", "identity"):
-            raise Unavailable(f"{self._what}: the answer is compressed, which was not asked for")
+            raise ExchangeError(f"{self._what}: the answer is compressed, which was not asked for", "odd")
         return answer
 
-    def _broken(self) -> Unavailable:
-        return Unavailable(f"{self._what}: the connection broke off")
+    def _broken(self) -> ExchangeError:
+        return ExchangeError(f"{self._what}: the connection broke off", "broken")
 
     def _connected(self, host: str, port: int, until: float) -> ssl.SSLSocket:
         """A connection to a public address of the host whose certificate is good for the name."""
         for address in self._addresses(host, port, until):
             plain = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # or a request waits behind the handshake
             self._hold(plain)
             _in_time(plain, until, self._what)
             with suppress(OSError):
@@ -238,20 +254,20 @@ class Request:
                 break
             plain.close()
         else:
-            raise Unavailable(f"{self._what}: {host} cannot be reached on port {port}")
+            raise ExchangeError(f"{self._what}: {host} cannot be reached on port {port}", "unreachable")
         _in_time(plain, until, self._what)
         try:
             secure = self._reach.tls().wrap_socket(plain, server_hostname=host)
         except ssl.SSLError as error:
             why = getattr(error, "verify_message", "") or error.reason or "no TLS"
-            raise Unavailable(f"{self._what}: the certificate of {host} is not good: {why}") from None
+            raise ExchangeError(f"{self._what}: the certificate of {host} is not good: {why}", "unreachable") from None
         except (OSError, ValueError):
             raise self._broken() from None
         self._hold(secure)
         return secure
 
     def _hold(self, connection: socket.socket) -> None:
-        """From now on `stop` ends this connection. Raises Unavailable after a `stop`."""
+        """From now on `stop` ends this connection. Raises ExchangeError after a `stop`."""
         with self._lock:
             if self._stopped:
                 connection.close()
@@ -270,7 +286,7 @@ class Request:
         looking.start()
         looking.join(max(0.0, until - time.monotonic()))
         if looking.is_alive() or not found:
-            raise Unavailable(f"{self._what}: the name {host} was not found")
+            raise ExchangeError(f"{self._what}: the name {host} was not found", "unreachable")
         if not all(map(self._reach.may, found)):
             raise Refused("url_refused", f"{self._what}: {host} leads to an address that is not public")
         return list(dict.fromkeys(found))
@@ -294,7 +310,7 @@ def fetch(
 def _in_time(where: socket.socket, until: float, what: str) -> None:
     left = until - time.monotonic()
     if left <= 0:
-        raise Unavailable(f"{what}: no answer in time")
+        raise ExchangeError(f"{what}: no answer in time", "late")
     where.settimeout(left)
 
 
@@ -305,11 +321,11 @@ def _next(connection: h11.Connection, where: ssl.SSLSocket, until: float, what: 
             _in_time(where, until, what)
             connection.receive_data(where.recv(_PIECE))
     except TimeoutError:
-        raise Unavailable(f"{what}: no answer in time") from None
+        raise ExchangeError(f"{what}: no answer in time", "late") from None
     except (OSError, ValueError):
-        raise Unavailable(f"{what}: the connection broke off") from None
+        raise ExchangeError(f"{what}: the connection broke off", "broken") from None
     except h11.ProtocolError:
-        raise Unavailable(f"{what}: the answer is no HTTP, or broke off") from None
+        raise ExchangeError(f"{what}: the answer is no HTTP, or broke off", "odd") from None
     if isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
-        raise Unavailable(f"{what}: the connection broke off")
+        raise ExchangeError(f"{what}: the connection broke off", "broken")
     return event
