@@ -82,7 +82,7 @@ class Functions:
         decision = self.ask(run=run, arguments=arguments)
         self.approve(decision)
         decision = self.ask(run=run, arguments=arguments, wait=30)
-        assert (decision.state, decision.reason) == ("ready", "")
+        assert (decision.state, decision.reason) == ("ready", ""), decision
         return decision
 
     def approve(self, decision: Decision, expect: int = 0) -> support.Done:
