@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from threegate.client.decision import Drafted
-from threegate.core.errors import InvalidInput, Refused, TrailError, Unavailable
+from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.call_draft import draft_call, tool_call
 from threegate.plugins.tools.manifest import Manifest, read_manifest
@@ -19,7 +20,8 @@ def draft_function_call(
     workspace: Workspace, name: str, arguments: Mapping[str, Any], manifest_sha256: str | None, mark: str
 ) -> Drafted:
     """The draft, checked against what is pinned; with `manifest_sha256` only as far as gate 1 checks it, for an account
-    that may not read that. Raises InvalidInput, Refused (tools_unknown, tools_changed, arguments_unfit), Unavailable.
+    that may not read that. Raises InvalidInput, Refused (tools_unknown, tools_changed, arguments_unfit), Unavailable,
+    TrailError, OSError.
     """
     server, dot, tool = name.partition(".")
     if not dot:
@@ -37,15 +39,13 @@ def draft_function_call(
 
 
 def _pinned(workspace: Workspace, server: str) -> Manifest:
-    try:
-        trail = Trail(workspace)
-        try:
-            with trail.locked() as held:
-                return read_manifest(workspace, held.index, server)
-        finally:
-            trail.close()
-    except (OSError, TrailError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
+    if not os.access(workspace.audit, os.R_OK | os.X_OK):
         raise Unavailable(
-            f"this account cannot read what is pinned ({why}); give manifest_sha256, from: threegate tools list --json"
-        ) from None
+            "this account may not read what is pinned; give manifest_sha256, from: threegate tools list --json"
+        )
+    trail = Trail(workspace)
+    try:
+        with trail.locked() as held:
+            return read_manifest(workspace, held.index, server)
+    finally:
+        trail.close()

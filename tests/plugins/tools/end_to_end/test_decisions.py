@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.plugins.tools.little_servers import open_folder
 from tests.plugins.tools.own_functions import FUNCTIONS, SENT, Functions, functions
 from tests.plugins.tools.tool_bench import CONTRACT
 from threegate.client import InvalidInput, Refused, ThreeGateError, Unavailable, ask
@@ -19,6 +20,7 @@ from threegate.core.workspace import Workspace
 from threegate.plugins.agents.door_tools import offered_tools
 from threegate.plugins.tools.call_draft import tool_call
 from threegate.plugins.tools.requested_call import requested_call
+from threegate.setup.agent_access import let_agent_in
 from threegate.trail.trail import Trail
 
 
@@ -160,6 +162,23 @@ def test_an_account_that_may_not_read_the_trail_gives_the_digest(pay: Functions)
         asyncio.run(ask("pay.send", SENT, run="d", workspace=pay.place.root, wait=0, manifest_sha256="none"))
     decision = asyncio.run(ask("pay.send", SENT, run="d", workspace=pay.place.root, wait=30, manifest_sha256="0" * 64))
     assert decision.state == "refused" and "signed again" in decision.reason
+
+
+@pytest.mark.root
+def test_a_program_with_an_account_of_its_own() -> None:
+    """It reads verdicts and writes to the inbox, and nothing else of the workspace."""
+    with open_folder() as folder:
+        pay = Functions(folder)
+        let_agent_in(Workspace(pay.place.root), 65534)
+        digest = json.loads(pay.place.run("tools", "show", "pay", "--json", expect=0).out)["manifest_sha256"]
+        with pay.daemon():
+            assert "may not read what is pinned; give manifest_sha256" in pay.as_nobody("")
+            assert "pending" in pay.as_nobody(digest)
+            [draft] = (pay.place.root / "inbox").glob("TR-*.md")
+            pay.place.wait_for(f"verdicts/{draft.name}.json")
+            pay.place.approve(draft)
+            assert pay.as_nobody(digest) == "called {'cents': 1200, 'to': 'acme'}\n"
+            assert "used before: succeeded" in pay.as_nobody(digest)
 
 
 def test_without_a_daemon_nothing_is_called_and_no_end_is_believed(
