@@ -802,6 +802,14 @@ TOOLS_SHELL_SCRIPT_BYTES: Final = 64 * KIB
 """Of a shell script that starts a server, read for the files that it names."""
 TOOLS_ARGUMENT_CHARS: Final = 4_096
 TOOLS_ARGUMENTS: Final = 256
+CALLER_FILE_BYTES: Final = 4 * KIB
+"""What a process writes that makes an approved call itself: that it asks, and how it ended."""
+CALLER_GO_BYTES: Final = TOOL_ARGUMENTS_BYTES + 4 * KIB
+"""What it gets: the signed arguments."""
+CALLER_GO_SECONDS: Final = 30.0
+"""So long it waits for the daemon to claim the request."""
+CALLER_RECORD_SECONDS: Final = 30.0
+"""So long it waits for the daemon to record the end."""
 REMOTE_HEADERS: Final = 16
 LOGIN_SECONDS: Final = 300.0
 """From the link to a browser's answer."""

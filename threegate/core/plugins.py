@@ -196,6 +196,7 @@ PLUGINS: tuple[Plugin, ...] = (
         "requests that call a tool of an MCP server",
         offers={
             "backend.mcp": "mcp.backend:BACKEND",
+            "client": "function_call:draft_function_call",
             "commands.tools": "tools_command:app",
             "kinds": "kinds:KINDS",
             "needs": "unit:unit_needs",

@@ -1,8 +1,9 @@
 """The folders of a workspace, and the path of everything in it.
 
 Invariant: a path of the workspace is defined here and nowhere else. The daemon writes below `inbox/` only to
-remove a draft that it read; CORE never writes below `tool-exec/`. A folder that CORE may write to is reached
-through `hold`, never by its path: CORE can put a link where a folder was.
+remove what it read: a draft, or the question of a caller (`launch/caller_use.py`); CORE never writes below
+`tool-exec/`. A folder that CORE may write to is reached through `hold`, never by its path: CORE can put a link
+where a folder was.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ from threegate.request.backend import Binding, Bound, Reading
 from threegate.runners.backend import DoctorLine, RunningBackend
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from threegate.core.settings import RunnersSettings, SecretReference, Settings
     from threegate.core.workspace import Workspace
     from threegate.plugins.tools.action import ToolCall
@@ -59,6 +61,20 @@ class Mcp(RunningBackend):
         from threegate.plugins.tools.requested_call import call_lacks
 
         return call_lacks(workspace, settings, action)
+
+    def caller_asks(
+        self, workspace: Workspace, owner: Owner | None, request_id: str, action: Action
+    ) -> Callable[[], bool] | None:
+        from threegate.plugins.tools.mcp.by_caller import caller_asks
+
+        return caller_asks(workspace, owner, request_id, action)
+
+    def remove_orphans(
+        self, workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
+    ) -> list[str]:
+        from threegate.plugins.tools.mcp.by_caller import remove_left
+
+        return remove_left(runs_folder)
 
     def keeps_state(self, workspace: Workspace, action: Action) -> bool:
         """Whether its server does, or is another one now."""
