@@ -9,14 +9,13 @@ installed without its requirements, and those few beside it.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from bench.own_environment import environment
 
 PACKAGE = "agentdojo==0.1.35"
 NEEDS = (
@@ -37,29 +36,7 @@ SOURCE = (
 
 def interpreter() -> Path:
     """The Python that has the package, installed now if it is not there. Raises CalledProcessError."""
-    shared = Path("/var/cache") if os.geteuid() == 0 else Path.home() / ".cache"
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or shared) / "threegate-agentdojo" / PACKAGE
-    python = folder / "bin" / "python"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / "lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        if not (folder / "whole").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-            pip = [
-                str(python),
-                "-m",
-                "pip",
-                "--quiet",
-                "--disable-pip-version-check",
-                "install",
-                "--retries",
-                "5",
-            ]
-            subprocess.run([*pip, *NEEDS], check=True)
-            subprocess.run([*pip, "--no-deps", PACKAGE], check=True)
-            (folder / "whole").touch()
-    return python
+    return environment("agentdojo", PACKAGE, NEEDS, ("--no-deps", PACKAGE))
 
 
 def read_package() -> dict[str, Any]:

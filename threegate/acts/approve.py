@@ -189,7 +189,8 @@ def promote(
         )
         # Still under the lock: anyone who finds the id used also finds the draft gone.
         removed = take_draft_away(context.workspace, reviewed.draft)
-    write_approved_status(context, reviewed.owner, paths[-1].name, sealed)
+        # And before a daemon can judge it: what that writes about it must stay.
+        write_approved_status(context, reviewed.owner, paths[-1].name, sealed)
     return Promoted(
         path=paths[-1],
         approval_sha256=approval.approval_sha256,

@@ -802,6 +802,14 @@ TOOLS_SHELL_SCRIPT_BYTES: Final = 64 * KIB
 """Of a shell script that starts a server, read for the files that it names."""
 TOOLS_ARGUMENT_CHARS: Final = 4_096
 TOOLS_ARGUMENTS: Final = 256
+CALLER_FILE_BYTES: Final = 4 * KIB
+"""What a process writes that makes an approved call itself: that it asks, and how it ended."""
+CALLER_GO_BYTES: Final = TOOL_ARGUMENTS_BYTES + 4 * KIB
+"""What it gets: the signed arguments."""
+CALLER_GO_SECONDS: Final = 30.0
+"""So long it waits for the daemon to claim the request."""
+CALLER_RECORD_SECONDS: Final = 30.0
+"""So long it waits for the daemon to record the end."""
 REMOTE_HEADERS: Final = 16
 LOGIN_SECONDS: Final = 300.0
 """From the link to a browser's answer."""
@@ -964,5 +972,11 @@ AGENT_LOGIN_SECONDS: Final = 20
 """For such an answer."""
 AGENT_HOST_CONNECTIONS: Final = 256
 """To allowed hosts at a time, half-sent ones included; each may hold some 256 KiB outside of the jail."""
+AGENT_HOST_ASKS: Final = 8
+"""Hosts that a run may have asked for (`request_host`) while nobody has decided about them."""
+AGENT_HOST_OPEN_SECONDS: Final = 15
+"""For the launcher of a run to open, or close, a host that the trail names."""
+HOST_LIST_BYTES: Final = ALLOWLIST_ENTRIES * (HOST_CHARS + 8)
+"""The list that a proxy is given at once: pairs of host and port, with a blank after each."""
 AGENT_CONNECT_SECONDS: Final = 30
 """For a connection to a host that a person allowed, up to its first byte."""

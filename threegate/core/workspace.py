@@ -1,8 +1,9 @@
 """The folders of a workspace, and the path of everything in it.
 
 Invariant: a path of the workspace is defined here and nowhere else. The daemon writes below `inbox/` only to
-remove a draft that it read; CORE never writes below `tool-exec/`. A folder that CORE may write to is reached
-through `hold`, never by its path: CORE can put a link where a folder was.
+remove what it read: a draft, or the question of a caller (`launch/caller_use.py`); CORE never writes below
+`tool-exec/`. A folder that CORE may write to is reached through `hold`, never by its path: CORE can put a link
+where a folder was.
 """
 
 from __future__ import annotations
@@ -351,6 +352,8 @@ class AgentRun:
         """The socket on which the model relay answers; in the jail /run/model.sock."""
         self.hosts = self.folder / "hosts.sock"
         """The socket on which the proxy to allowed hosts answers; in the jail /run/hosts.sock."""
+        self.open_hosts = self.folder / "hosts.json"
+        """JSON: which hosts that proxy lets through now, as the launcher gave them to it; not in the jail."""
 
     def make(self) -> AgentRun:
         """Make the folders, durable. Raises FileExistsError when this run is there, OSError; then none is left."""

@@ -138,6 +138,8 @@ class _Wait:
     code: str
     looked: float
     again_after: float = _LOOK_AGAIN_SECONDS
+    over: Callable[[], bool] | None = None
+    """As in `Waiting`."""
 
 
 @dataclass
@@ -272,6 +274,7 @@ class Dispatcher:
             and wait.identity == queued.identity
             and wait.policy == self.context.policy.standing
             and time.monotonic() - wait.looked < wait.again_after
+            and not (wait.over is not None and wait.over())
         )
 
     def _start(self, queued: QueuedFile, turn: Round) -> int:
@@ -383,7 +386,7 @@ class Dispatcher:
         known = self.waits.get(name)
         same = known is not None and (known.identity, known.policy, known.code) == (identity, digest, answer.code)
         after = min(known.again_after * 2, _LOOK_AGAIN_AT_MOST) if known and same else _LOOK_AGAIN_SECONDS
-        self.waits[name] = _Wait(identity, digest, answer.code, time.monotonic(), after)
+        self.waits[name] = _Wait(identity, digest, answer.code, time.monotonic(), after, answer.over)
         if known is None or known.code != answer.code:
             self.log.say("waiting", request=approved.request_id, what=answer.message)
             try:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 from threegate.approval.facts import NO_SIGNATURE, LaunchFacts
 from threegate.core import durable, limits
@@ -31,6 +31,8 @@ from threegate.trail.index import KnownRun
 from threegate.trail.payloads.payload import Owner
 from threegate.trail.trail import LockedTrail
 
+CALLER_ABSENT: Final = "caller_absent"
+"""The code of a cleared call that waits for the process which makes it."""
 _BACKEND_LINE = re.compile(rb"^backend: ?([A-Za-z][A-Za-z0-9_]{0,39})$", re.MULTILINE)
 
 
@@ -105,6 +107,8 @@ class Waiting:
     code: str
     message: str
     judgement: Judgement | None = None
+    over: Callable[[], bool] | None = None
+    """Whether what it waits for is there now; None: only another look shows it."""
 
 
 @dataclass(frozen=True, slots=True)

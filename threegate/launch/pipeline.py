@@ -20,7 +20,7 @@ from threegate.core.durable import disk_reserve
 from threegate.core.errors import Refused, ThreeGateError
 from threegate.core.workspace import RequesterFolders
 from threegate.judgement.judge import Clearance, Cleared, Judgement, NotCleared, judge
-from threegate.launch.approved_file import Approved, Ended, Waiting, facts_of_approved, is_there
+from threegate.launch.approved_file import CALLER_ABSENT, Approved, Ended, Waiting, facts_of_approved, is_there
 from threegate.launch.completion import CHANGED, finish, refuse, refuse_held
 from threegate.launch.context import Context
 from threegate.launch.launch_problem import launch_problem
@@ -62,6 +62,12 @@ def launch(context: Context, approved: Approved, control: Control) -> Ended | Wa
         if judgement.verdict == "wait":
             return Waiting(judgement.code, judgement.message, judgement)
         return refuse(context, approved, judgement)
+    # After the judgement: what may not run is refused now, whether or not anybody asks for it yet.
+    asks = running(approved.job.backend).caller_asks(
+        context.workspace, approved.owner, approved.request_id, approved.job.action
+    )
+    if asks is not None and not asks():
+        return Waiting(CALLER_ABSENT, "the process that makes this call has not asked for it yet", judgement, asks)
     start = _Start(context, approved, judgement, control)
     control.owner = approved.owner
     control.run_ended = lambda: _run_ended(context, approved.owner)

@@ -47,6 +47,7 @@ VOID_CODES = ("policy_changed", "job_changed", "shown_changed")
 WAITS_FOR = {
     "quorum_missing": "another operator: threegate approve FILE",
     "no_backend": "operator: threegate doctor",
+    "caller_absent": "its program: it uses the decision",
     "checkpoint_required": "operator: threegate contracts checkpoints",
     "clock_went_back": "operator: set the clock",
     "operators_changed": "operator: threegate operator record --yes",

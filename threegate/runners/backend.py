@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from threegate.request.model import Request
     from threegate.request.sandbox_contents import Contents
     from threegate.runners.interface import Runner
+    from threegate.trail.payloads.payload import Owner
 
 LineState = Literal["ok", "warning", "failure"]
 
@@ -147,6 +148,14 @@ class RunningBackend(Backend):
         Answers within seconds.
         """
         return self.answers(settings)
+
+    def caller_asks(
+        self, workspace: Workspace, owner: Owner | None, request_id: str, action: Action
+    ) -> Callable[[], bool] | None:
+        """For an action that a process outside makes: whether it asks for it now, so that it can be claimed; answers at
+        once. None: the runner makes it.
+        """
+        return None
 
     def lacks(self, workspace: Workspace, settings: Settings, action: Action) -> DoctorLine | None:
         """What this very action could not start without now, with what to type; None: nothing, or it is not known."""

@@ -8,7 +8,7 @@ import pytest
 
 from tests.request.test_action import ASKED, told
 from threegate.core.errors import InvalidInput
-from threegate.plugins.tools.action import EarlierCall, JobServer, ServerState, ToolCall
+from threegate.plugins.tools.action import CALLERS_REACH, EarlierCall, JobServer, ServerState, ToolCall
 from threegate.request.backend import BACKENDS
 
 CALL = ToolCall("notes", "add", "b" * 64, '{"rows":[1,{}],"text":"a"}')
@@ -93,3 +93,18 @@ def test_what_a_call_finds_and_where_it_may_go() -> None:
 def test_options_of_the_command_line_do_not_make_it() -> None:
     with pytest.raises(InvalidInput, match="not drafted from options"):
         BACKENDS["mcp"].drafted("", "1", None)
+
+
+def test_what_a_person_sees_of_a_call_that_its_program_makes() -> None:
+    """No command, no account, no folder: what a function does is known to its program alone."""
+    bound = CALL.bound(JobServer("caller", (), (), (), ()))
+    assert bound.by_caller and not CALL.bound(HOST).by_caller
+    assert told(bound.names())[0] == ("calls", "add of the program that asks (notes)")
+    assert told(bound.walls()) == [
+        ("called by", "the program that asks for it, in its own process; its code is not pinned")
+    ]
+    exposure = bound.exposure("/in", ())
+    assert exposure.reach == ("the function add of the program that asks (notes)", CALLERS_REACH)
+    assert not exposure.opaque and "its code is not pinned" in exposure.why
+    assert bound.sends_out and not bound.stateful and not bound.in_container
+    assert bound.meaning()["server"]["place"] == "caller"

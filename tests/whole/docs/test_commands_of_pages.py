@@ -170,6 +170,7 @@ NOT_RUN = {
     "threegate agent list": "the same",
     "threegate agent show RUN": "the same",
     "threegate agent stop RUN": "the same",
+    "threegate agent close RUN HOST": "tests/plugins/agents/test_request_host.py",
     "threegate agent propose RUN --only src": "tests/plugins/agents/test_propose_again.py",
     "threegate agent continue RUN": "tests/plugins/agents/test_continue_run.py",
     "threegate agent remove RUN": "tests/plugins/agents/test_agent_remove.py",

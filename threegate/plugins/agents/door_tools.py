@@ -47,6 +47,8 @@ def offered_tools(workspace: Workspace, trail: Trail) -> dict[str, OfferedTool]:
         return {}  # the agent's own account cannot find out
     twice = set()
     for manifest in manifests:
+        if manifest.place == "caller":
+            continue  # an agent's client has no such functions
         for tool in manifest.tools:
             name = door_name(manifest.server, tool.name)
             if name in found:

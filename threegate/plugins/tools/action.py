@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from threegate.core import canonical, limits
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Note, Quote
 from threegate.request.action import NO_CODE, Action, ActionText, Category, Risk, fenced, sha256_of
 from threegate.request.exposure import NETWORK_REACHED, SECRETS_REACHED, Exposure, Input
+
+CALLERS_REACH: Final = "whatever the program may that asks for the call: the function runs in that process"
+"""What a function of a caller reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,7 @@ class JobServer:
     """Where an mcp request's server runs and what it can reach there, as its manifest says; in words for a screen."""
 
     place: str
-    """``jail``, ``era``, ``host`` or ``remote``."""
+    """``jail``, ``era``, ``host`` or ``remote``; ``caller``: its tools are functions of the program that asks."""
     argv: tuple[str, ...]
     hosts: tuple[str, ...]
     binds: tuple[str, ...]
@@ -73,6 +76,8 @@ class JobServer:
         yield from (f"{NETWORK_REACHED}{host} (the server)" for host in self.hosts)
         yield from (f"folder {item}" for item in self.binds)
         yield from (f"{SECRETS_REACHED}{name}" for name in self.secrets)
+        if self.place == "caller":
+            yield CALLERS_REACH
         if self.url:
             yield f"code at {self.url}, which can change unseen"
         if self.place == "host":
@@ -117,6 +122,11 @@ class ToolCall(Action):
     def does(self) -> str:
         return f"calls {self.name}"
 
+    @property
+    def called(self) -> str:
+        """The tool, and whose it is, in words."""
+        return f"{self.tool} of the server {self.server}"
+
     def arguments(self) -> dict[str, Any]:
         """The arguments as the server gets them."""
         value: dict[str, Any] = canonical.loads_strict(
@@ -154,8 +164,8 @@ class ToolCall(Action):
         yield from ("## Arguments (JSON)", "", *fenced(self.arguments_json, "json"))
 
     def exposure(self, workdir: str, inputs: Sequence[Input]) -> Exposure:
-        reach = (f"the tool {self.tool} of the server {self.server}",)
-        return Exposure("transparent", "the call is on the screen; its server is one that was added", (), reach)
+        why = "the call is on the screen; its server is one that was added"
+        return Exposure("transparent", why, (), (f"the tool {self.called}",))
 
     def meaning(self) -> dict[str, Any]:
         facts = {name: getattr(self, name) for name in ("server", "tool", "manifest_sha256")}
@@ -166,7 +176,7 @@ class ToolCall(Action):
 
     def names(self) -> Iterator[Item]:
         """The call with its full arguments, as they are sent, laid out for reading."""
-        yield Field("calls", f"{self.tool} of the server {self.server}")
+        yield Field("calls", self.called)
         if self.arguments_json == "{}":
             yield Note("without arguments")
         else:
@@ -201,6 +211,11 @@ class BoundCall(ToolCall):
 
     host: JobServer
 
+    @property
+    def called(self) -> str:
+        owner = f"the program that asks ({self.server})" if self.by_caller else f"the server {self.server}"
+        return f"{self.tool} of {owner}"
+
     def names(self) -> Iterator[Item]:
         yield from ToolCall.names(self)
         if self.host.state is not None:
@@ -208,6 +223,9 @@ class BoundCall(ToolCall):
 
     def walls(self) -> Iterator[Item]:
         host = self.host
+        if self.by_caller:
+            yield Fact("called by", "the program that asks for it, in its own process; its code is not pinned")
+            return
         if host.url:
             yield Field("server at", host.url, LIMIT)
             return
@@ -223,6 +241,11 @@ class BoundCall(ToolCall):
         return bool(self.host.image)
 
     @property
+    def by_caller(self) -> bool:
+        """Whether the program that asks for the call makes it."""
+        return self.host.place == "caller"
+
+    @property
     def stateful(self) -> bool:
         """Whether earlier calls may have left something in the server's process."""
         return self.host.state is not None
@@ -233,7 +256,11 @@ class BoundCall(ToolCall):
         return bool(self.host.hosts) or self.host.place not in ("jail", "era")
 
     def exposure(self, workdir: str, inputs: Sequence[Input]) -> Exposure:
-        return ToolCall.exposure(self, workdir, inputs).reaching(self.host.reach())
+        found = ToolCall.exposure(self, workdir, inputs)
+        if self.by_caller:
+            why = "the call is on the screen; the function is its program's own, and its code is not pinned"
+            found = replace(found, why=why, reach=(f"the function {self.called}",))
+        return found.reaching(self.host.reach())
 
     def meaning(self) -> dict[str, Any]:
         return {**ToolCall.meaning(self), "server": self.host.meaning()}

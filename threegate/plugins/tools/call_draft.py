@@ -22,18 +22,24 @@ from threegate.request.render_draft import blank_draft, file_name, render_reques
 
 
 def tool_call(server: str, tool: str, manifest_sha256: str, arguments: Mapping[str, Any]) -> ToolCall:
-    """A call with its arguments in canonical form. Raises InvalidInput if they have none."""
+    """A call with its arguments in canonical form. Raises InvalidInput if they have none, or are too large."""
     try:
         text = canonical.canonical_bytes(dict(arguments)).decode()
     except ValueError:
         raise InvalidInput("the arguments have no exact JSON form; send large numbers as strings") from None
+    if len(text.encode()) > limits.TOOL_ARGUMENTS_BYTES:
+        raise InvalidInput(f"the arguments are larger than {limits.TOOL_ARGUMENTS_BYTES} bytes; pass less at once")
     return ToolCall(server, tool, manifest_sha256, text)
 
 
-def draft_call(call: ToolCall, *, requested_by: str, now: datetime, settings: RequestSettings) -> tuple[Request, bytes]:
-    """The request and its bytes. `now` is an aware datetime in UTC. Raises InvalidInput if gate 1 refuses it."""
+def draft_call(
+    call: ToolCall, *, requested_by: str, now: datetime, settings: RequestSettings, mark: str = ""
+) -> tuple[Request, bytes]:
+    """The request and its bytes. `now` is an aware datetime in UTC; the name ends with `mark`, or with a random one.
+    Raises InvalidInput if gate 1 refuses it.
+    """
     moment = now.replace(microsecond=0)
-    slug = f"{slug_of(call.name)[:40].strip('-')}-{secrets.token_hex(4)}"
+    slug = f"{slug_of(call.name)[:40].strip('-')}-{mark or secrets.token_hex(4)}"
     request = replace(
         blank_draft(file_name(moment, slug), moment, "mcp", call),
         requested_by=requested_by,

@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 from threegate import __version__
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
-from threegate.plugins.tools.manifest import TOOL_NAME, Manifest, PinnedTool, differences
+from threegate.plugins.tools.manifest import Manifest, PinnedTool, differences, tool_of_list
 from threegate.plugins.tools.message_stream import ServerError, one_line
 
 CLIENT: Final[Mapping[str, Any]] = {"name": "threegate", "version": __version__}
@@ -263,15 +263,6 @@ class CalledServer(ABC):
         try:
             if not isinstance(rows, list):
                 raise ValueError("not a list")
-            return [_pinned(row) for row in rows]
+            return [tool_of_list(row) for row in rows]
         except ValueError as error:
             raise self.broken(f"the server's list of tools cannot be pinned: {error}") from None
-
-
-def _pinned(row: object) -> PinnedTool:
-    if not isinstance(row, dict) or not isinstance(row.get("name"), str):
-        raise ValueError("an entry is not a tool")
-    if not TOOL_NAME.fullmatch(row["name"]):
-        raise ValueError(f"{row['name'][: limits.TOOLS_WORDS_CHARS]!r} is not a usable name")
-    named = {"input_schema": row.get("inputSchema"), "output_schema": row.get("outputSchema")}
-    return PinnedTool.parse({name: row.get(name) for name in ("name", "title", "description", "annotations")} | named)

@@ -25,7 +25,7 @@ class ToolsAdded(ToolsChanged):
     kind = "tools_added"
 
     place: str | None = None
-    """Where it runs: ``jail``, ``era``, ``host``; ``remote``: elsewhere, behind a URL."""
+    """Where it runs: ``jail``, ``era``, ``host``; ``remote``: behind a URL; ``caller``: in the program that asks."""
     hosts: tuple[str, ...] | None = None
     """Hosts that it may send anything to."""
     tools: int | None = None

@@ -13,12 +13,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from threegate.core import canonical, limits
+from threegate.core import canonical, durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.record import first_problem
 from threegate.core.workspace import Workspace
@@ -26,8 +27,10 @@ from threegate.plugins.tools.kinds import manifest_path
 from threegate.plugins.tools.remote_login import RemoteLogin
 from threegate.trail.index import TrailIndex
 
-Place = Literal["jail", "era", "host", "remote"]
-"""Where a server's process runs; ``remote``: elsewhere, behind a URL."""
+Place = Literal["jail", "era", "host", "remote", "caller"]
+"""Where a server's process runs. ``remote``: elsewhere, behind a URL. ``caller``: there is no server; the tools are
+functions of the program that asks for their calls, and it makes a call itself (docs/decisions.md).
+"""
 SERVER_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 TOOL_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """A name that every client and the door accept; a server with any other tool name is refused entirely."""
@@ -89,7 +92,7 @@ class Manifest:
 
     server: Annotated[str, Field(pattern=rf"^{SERVER_NAME.pattern}$")]
     argv: tuple[str, ...]
-    """The command line; its first word is an absolute path. Empty only for a server at a URL."""
+    """The command line; its first word is an absolute path. Empty for a server at a URL and for functions alone."""
     place: Place
     account: str
     """The account it runs as; if empty, the daemon's own, which is never root."""
@@ -157,6 +160,9 @@ class Manifest:
         found = _read(_MANIFEST, data)
         if found.place == "remote":
             _refuse_local(found)
+        elif found.place == "caller":
+            if found != functions_manifest(found.server, found.tools):
+                raise ValueError("functions of a caller have a name, a description and schemas, and nothing else")
         elif found.url or found.login or not found.argv or not found.argv[0].startswith("/"):
             raise ValueError("argv does not start with an absolute path, or there is a URL or a login as well")
         if (found.place == "era") != bool(IMAGE.fullmatch(found.image)):
@@ -178,6 +184,51 @@ def _refuse_local(manifest: Manifest) -> None:
 
 _TOOL: Final = TypeAdapter(PinnedTool)
 _MANIFEST: Final = TypeAdapter(Manifest)
+
+
+def functions_manifest(server: str, tools: tuple[PinnedTool, ...]) -> Manifest:
+    """The manifest of functions of a caller: no process, so nothing that one has or reaches."""
+    return Manifest(
+        server=server,
+        argv=(),
+        place="caller",
+        account="",
+        allow=(),
+        binds=(),
+        env={},
+        secrets=(),
+        initialize=dict.fromkeys(_INITIALIZE),
+        tools=tools,
+        program={},
+    )
+
+
+def read_functions(file: Path) -> tuple[PinnedTool, ...]:
+    """The tools in a file with functions, in the form of MCP's `tools/list`. Raises InvalidInput."""
+    try:
+        found = canonical.loads_strict(
+            durable.read_named(file, max_bytes=limits.TOOLS_MANIFEST_BYTES), max_bytes=limits.TOOLS_MANIFEST_BYTES
+        )
+        rows = found.get("tools") if isinstance(found, dict) else found
+        if not isinstance(rows, list) or not rows:
+            raise ValueError("not a list of tools")
+        if len(rows) > limits.TOOLS_PINNED:
+            raise ValueError(f"more than {limits.TOOLS_PINNED} tools")
+        return tuple(tool_of_list(row) for row in rows)
+    except ValueError as error:
+        raise InvalidInput(
+            f'{file}: {error}; write [{{"name": "…", "description": "…", "inputSchema": {{…}}}}]'
+        ) from None
+
+
+def tool_of_list(row: object) -> PinnedTool:
+    """An entry of MCP's `tools/list`. Raises ValueError if it cannot be pinned."""
+    if not isinstance(row, dict) or not isinstance(row.get("name"), str):
+        raise ValueError("an entry is not a tool")
+    if not TOOL_NAME.fullmatch(row["name"]):
+        raise ValueError(f"{row['name'][: limits.TOOLS_WORDS_CHARS]!r} is not a usable name")
+    named = {"input_schema": row.get("inputSchema"), "output_schema": row.get("outputSchema")}
+    return PinnedTool.parse({name: row.get(name) for name in ("name", "title", "description", "annotations")} | named)
 
 
 def door_name(server: str, tool: str) -> str:

@@ -15,7 +15,7 @@ from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavail
 from threegate.core.screen_parts import Section
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.plugins.tools.action import JobServer, ServerState, ToolCall
+from threegate.plugins.tools.action import BoundCall, JobServer, ServerState, ToolCall
 from threegate.plugins.tools.argument_schema import why_unfit
 from threegate.plugins.tools.manifest import (
     Manifest,
@@ -45,7 +45,8 @@ class RequestedCall(Bound):
 
     def claims(self) -> Section:
         """What the server says about its tool."""
-        return tool_claims(self.tool)
+        assert isinstance(self.action, BoundCall)
+        return tool_claims(self.tool, of_function=self.action.by_caller)
 
 
 def requested_call(workspace: Workspace, index: TrailIndex, call: Action, owner: Owner | None = None) -> RequestedCall:
@@ -69,6 +70,8 @@ def requested_call(workspace: Workspace, index: TrailIndex, call: Action, owner:
     if tool is None:
         see = f"threegate tools show {call.server}"
         raise Refused("tools_unknown", f"{call.server} has no tool {call.tool}; see: {see}")
+    if manifest.place == "caller" and isinstance(owner, str):
+        raise Refused("tools_unknown", f"{call.server}: functions of a program; a run of an agent cannot call them")
     check_arguments(tool, call)
     state = read_state(workspace, owner, manifest.digest) if manifest.stateful else None
     return RequestedCall(action=call.bound(_server(manifest, state)), tool=tool)
@@ -81,6 +84,8 @@ def call_lacks(workspace: Workspace, settings: Settings, call: Action) -> Doctor
         manifest = pinned_manifest(workspace, call)
     except (ThreeGateError, OSError):
         return None  # another finding, or this account may not read it
+    if manifest.place == "caller":
+        return None  # nothing is started
     try:
         refuse_missing_secret(settings, manifest.secrets)
         if manifest.place == "remote":

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterable
 
 from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Listing, Note, Quote, Section
+from threegate.plugins.tools.action import CALLERS_REACH
 from threegate.plugins.tools.login_card import login_section
 from threegate.plugins.tools.manifest import Difference, Manifest, PinnedTool, door_name
 
@@ -24,6 +25,9 @@ DAEMON_RIGHTS = "runs with the daemon's rights: nothing keeps it from what this 
 def server_sections(manifest: Manifest) -> list[Section]:
     """The card: first the process, then what it can reach, then the server's own words."""
     tools = [Section(f"TOOL {tool.name}", tuple(_tool(manifest, tool))) for tool in manifest.tools]
+    if manifest.place == "caller":
+        functions = (Field("name", manifest.server), Fact("runs", runs_where(manifest)))
+        return [Section("THE FUNCTIONS", functions), reach_section(manifest), *tools]
     return [
         Section("THE SERVER", tuple(_process(manifest))),
         reach_section(manifest),
@@ -38,16 +42,19 @@ def reach_section(manifest: Manifest) -> Section:
     return Section("WHAT IT REACHES", tuple(_reach(manifest)))
 
 
-def tool_claims(tool: PinnedTool) -> Section:
-    """What a server reports about its own tool: foreign words that are not believed and decide nothing."""
-    items: list[Item] = [Note("written by the server; nothing here was checked, and nothing is decided by it")]
+def tool_claims(tool: PinnedTool, *, of_function: bool = False) -> Section:
+    """What a server reports about its own tool, or the file with functions about one of them: foreign words that are
+    not believed and decide nothing.
+    """
+    writer, what = ("its author", "THE FUNCTION") if of_function else ("the server", "ITS TOOL")
+    items: list[Item] = [Note(f"written by {writer}; nothing here was checked, and nothing is decided by it")]
     if tool.title:
         items.append(Field("title", tool.title))
     if tool.description:
         items.append(Field("description", tool.description, LIMIT))
     for name, value in sorted((tool.annotations or {}).items()):
         items.append(Field("it claims", f"{name}: {json.dumps(value, ensure_ascii=False)}"))
-    return Section("WHAT THE SERVER SAYS ABOUT ITS TOOL", tuple(items))
+    return Section(f"WHAT {writer.upper()} SAYS ABOUT {what}", tuple(items))
 
 
 def difference_section(changed: Iterable[Difference]) -> Section:
@@ -78,6 +85,8 @@ def runs_where(manifest: Manifest) -> str:
         return f"a jail of its own{account}"
     if manifest.place == "era":
         return "a container of its own, as nobody, with a read-only root and without network"
+    if manifest.place == "caller":
+        return "in the program that asks for the call: ThreeGate neither starts it nor knows its code"
     if manifest.account:
         return f"on this machine without a jail, under the account {manifest.account}"
     return f"on this machine without a jail; it {DAEMON_RIGHTS}"
@@ -106,6 +115,9 @@ def _process(manifest: Manifest) -> Iterable[Item]:
 
 
 def _reach(manifest: Manifest) -> Iterable[Item]:
+    if manifest.place == "caller":
+        yield Note(CALLERS_REACH)
+        return
     if manifest.url:
         yield Field("host", f"{manifest.hosts[0]}: gets the arguments of each call, and may send them anywhere")
         yield Note("of this machine: nothing")
@@ -133,7 +145,8 @@ def _words(manifest: Manifest) -> Iterable[Item]:
 
 
 def _tool(manifest: Manifest, tool: PinnedTool) -> Iterable[Item]:
-    yield Field("at the door", door_name(manifest.server, tool.name))
+    if manifest.place != "caller":  # the door offers none of these
+        yield Field("at the door", door_name(manifest.server, tool.name))
     if tool.title is not None:
         yield Field("title", tool.title)
     yield Quote(tool.description or "", "description", None)

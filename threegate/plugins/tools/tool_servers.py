@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from threegate.acts.signed_acts import checked_act, sign_act
@@ -37,8 +38,10 @@ from threegate.plugins.tools.manifest import (
     announced_manifests,
     differences,
     door_name,
+    functions_manifest,
     manifest_name,
     parse_manifest,
+    read_functions,
     read_manifest,
 )
 from threegate.plugins.tools.mcp.server_image import image_digest, refuse_hiding
@@ -166,6 +169,21 @@ def look_at_new(context: Context, wanted: WantedServer, *, reach: Reach | None =
         folders = [item.path for item in manifest.binds]
         refuse_hiding(engine_url(settings.runners.era.engine), image, folders, settings.workspace.id)
     return LookedAt(_asked(context.workspace, settings, manifest))
+
+
+def look_at_functions(context: Context, name: str, file: Path) -> LookedAt:
+    """The functions of a caller in `file`: new, or beside what is pinned under this name. Nothing is started. Raises
+    InvalidInput, Refused (tools_changed, tools_known).
+    """
+    tools = read_functions(file)
+    with _settled(context) as held:
+        before = read_manifest(context.workspace, held.index, name) if name in announced_manifests(held.index) else None
+    if before is None:
+        _refuse_name(context, name)
+    elif before.place != "caller":
+        raise _known(name)
+    now = _pinnable(functions_manifest(name, tools))
+    return LookedAt(now, before, () if before is None else tuple(differences(before, tools=now.tools)))
 
 
 def program_changes(context: Context, name: str) -> tuple[Difference, ...]:
@@ -300,19 +318,23 @@ def _asked(workspace: Workspace, settings: Settings, manifest: Manifest, reach: 
         told_secret = server.told_secret
     if not tools:
         raise ServerError("server_error", f"{manifest.server}: lists no tools")
+    if told_secret:
+        raise InvalidInput(f"{manifest.server}: reports the value of a secret, so it cannot be pinned")
+    return _pinnable(replace(manifest, initialize=initialize, tools=tools))
+
+
+def _pinnable(manifest: Manifest) -> Manifest:
+    """The manifest as its file will have it. Raises InvalidInput."""
     # A tool's name is shortened for agents, so two may become one.
-    names = {door_name(manifest.server, tool.name) for tool in tools}
-    if len(names) != len(tools):
+    names = {door_name(manifest.server, tool.name) for tool in manifest.tools}
+    if len(names) != len(manifest.tools):
         raise InvalidInput(f"{manifest.server}: two of its tools would have the same name for agents")
-    found = replace(manifest, initialize=initialize, tools=tools)
     try:
-        data = found.to_bytes()
+        data = manifest.to_bytes()
     except ValueError:
         raise InvalidInput(
             f"{manifest.server}: reports something that has no canonical form, so it cannot be pinned"
         ) from None
-    if told_secret:
-        raise InvalidInput(f"{manifest.server}: reports the value of a secret, so it cannot be pinned")
     if len(data) > limits.TOOLS_MANIFEST_BYTES:
         raise InvalidInput(f"{manifest.server}: its tool descriptions are too long to be pinned")
     return parse_manifest(data)
@@ -347,7 +369,7 @@ def _known(name: str) -> Refused:
 def _place(text: str) -> Place:
     if text in ("jail", "era", "host"):
         return cast(Place, text)
-    raise InvalidInput(f"--in {text}: must be jail, era or host")
+    raise InvalidInput(f"--in {text}: must be jail, era or host; functions of a program: --functions FILE")
 
 
 def _image(settings: Settings, wanted: WantedServer) -> str:

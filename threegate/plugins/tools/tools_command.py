@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from threegate.acts.signing_key import Acting
 from threegate.approval.shown.escaped_lines import render_sections
 from threegate.cli.invocation import (
     JsonFlag,
@@ -21,18 +23,20 @@ from threegate.cli.invocation import (
 )
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, actor_here, ask
 from threegate.cli.tab_completion import offer
-from threegate.core.errors import ThreeGateError
+from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.screen_parts import Section
 from threegate.core.workspace import Workspace
-from threegate.launch.context import open_context
+from threegate.launch.context import Context, open_context
 from threegate.plugins.tools.fresh_server import open_fresh
-from threegate.plugins.tools.login_command import AskedLogin, looked_at
+from threegate.plugins.tools.login_question import AskedLogin, log_in_again_here, looked_at
 from threegate.plugins.tools.manifest import Manifest, read_manifest, server_names
 from threegate.plugins.tools.process_states import count_processes
 from threegate.plugins.tools.server_card import difference_section, runs_where, server_sections
 from threegate.plugins.tools.tool_servers import (
+    LookedAt,
     WantedServer,
     look_again,
+    look_at_functions,
     pinned,
     program_changes,
     remove_server,
@@ -50,6 +54,15 @@ def _servers(workspace: Workspace, _: typer.Context) -> Iterable[str]:
 
 servers = offer(_servers)
 """Completes a server's name."""
+FunctionsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--functions",
+        metavar="FILE",
+        help="No server: functions of a program that asks before it calls them; a JSON list of name, description and "
+        "inputSchema.",
+    ),
+]
 ServerName = Annotated[str, argument("NAME", "A server shown by `threegate tools list`.", servers)]
 
 
@@ -57,8 +70,9 @@ ServerName = Annotated[str, argument("NAME", "A server shown by `threegate tools
 def add(
     server: Annotated[str, argument("NAME", "Its name: a letter, then up to 63 of A-Z a-z 0-9 _ -.")],
     command: Annotated[
-        list[str] | None, argument("-- COMMAND", "The server's installed program; left out with --url.")
+        list[str] | None, argument("-- COMMAND", "The server's installed program; left out with --url and --functions.")
     ] = None,
+    functions: FunctionsOption = None,
     url: Annotated[
         str, typer.Option("--url", metavar="URL", help="Instead of a program: a server elsewhere, by its https URL.")
     ] = "",
@@ -139,6 +153,21 @@ def add(
     """
     context = open_context(workspace_here())
     acting = acting_here(context, name, key)
+    if functions is not None:
+        given: dict[str, object] = {"-- COMMAND": command, "--url": url, "--client-id": client_id, "--scope": scope}
+        given |= {"--bearer": bearer, "--header": header, "--env": env, "--secret": secret, "--allow": allow}
+        given |= {"--bind": bind, "--data": data, "--image": image, "--stateful": stateful, "--account": account}
+        given["--in"] = "" if place == "jail" else place
+        if more := [option for option, value in given.items() if value]:
+            raise InvalidInput(f"--functions: these run in their own program; leave out {', '.join(more)}")
+        looked = look_at_functions(context, server, functions)
+        if looked.before is not None:
+            raise InvalidInput(
+                f"{server}: already added; to sign its changes: threegate tools refresh {server} "
+                f"--functions {functions}"
+            )
+        _sign_new(context, acting, looked, yes, json_)
+        return
     wanted = WantedServer(
         server,
         tuple(command or ()),
@@ -155,13 +184,7 @@ def add(
     )
     asked = AskedLogin(client_id, tuple(scope or ()), bearer, tuple(header or ()))
     with looked_at(context, wanted, asked, yes=yes, quiet=wants_json(json_)) as looked:
-        _show(server_sections(looked.manifest), json_)
-        ask(f"Sign this server as {acting.name}?", yes)
-        sign_server(context, acting, looked)
-    if wants_json(json_):
-        emit_json(_row(looked.manifest))
-        return
-    say(f"added {server} with {len(looked.manifest.tools)} tools (manifest {looked.manifest.digest[:16]})")
+        _sign_new(context, acting, looked, yes, json_)
 
 
 @app.command("list")
@@ -209,6 +232,7 @@ def show(server: ServerName, json_: JsonFlag = False) -> None:
 @app.command("refresh")
 def refresh(
     server: ServerName,
+    functions: FunctionsOption = None,
     name: NameOption = "",
     key: KeyOption = None,
     yes: YesOption = False,
@@ -219,10 +243,11 @@ def refresh(
     Example: threegate tools refresh notes
     """
     context = open_context(workspace_here())
-    if program := program_changes(context, server):
+    _refuse_other_form(pinned(context, server), functions)
+    if functions is None and (program := program_changes(context, server)):
         _show([difference_section(program)], json_)
         ask(f"Its program changed. Start the current {server}, with its folders, hosts and secrets?", yes)
-    looked = look_again(context, server)
+    looked = look_again(context, server) if functions is None else look_at_functions(context, server, functions)
     changed = [item.what for item in looked.changed]
     if changed:
         acting = acting_here(context, name, key)
@@ -251,6 +276,19 @@ def remove(server: ServerName, name: NameOption = "", key: KeyOption = None, jso
         say(f"removed {server}")
 
 
+@app.command("login")
+def login(server: ServerName, yes: YesOption = False, json_: JsonFlag = False) -> None:
+    """Log in to a server at a URL again, by your browser.
+
+    The first login is part of `threegate tools add NAME --url URL`. With --yes the link is printed, and no browser is
+    opened.
+
+    Example: threegate tools login tracker
+    """
+    context = open_context(workspace_here())
+    log_in_again_here(context.policy.settings, pinned(context, server), yes=yes, json_=json_)
+
+
 @app.command("test")
 def test(server: ServerName, json_: JsonFlag = False) -> None:
     """Start a server and compare it with what was signed.
@@ -261,6 +299,8 @@ def test(server: ServerName, json_: JsonFlag = False) -> None:
     """
     context = open_context(workspace_here())
     manifest = pinned(context, server)
+    if manifest.place == "caller":
+        raise InvalidInput(f"{server}: functions of a program, which nothing here starts")
     began = time.monotonic()
     with open_fresh(context.workspace, context.policy.settings, manifest) as reached:
         reached.check_pinned()
@@ -270,6 +310,24 @@ def test(server: ServerName, json_: JsonFlag = False) -> None:
     else:
         how = "answers" if manifest.url else "starts"
         say(f"{server} {how} and matches what was signed: {len(manifest.tools)} tools in {took} ms")
+
+
+def _refuse_other_form(manifest: Manifest, functions: Path | None) -> None:
+    if manifest.place == "caller" and functions is None:
+        raise InvalidInput(f"{manifest.server}: functions of a program; name the file that has them: --functions FILE")
+    if manifest.place != "caller" and functions is not None:
+        raise InvalidInput(f"--functions: {manifest.server} is a server, which describes its tools itself")
+
+
+def _sign_new(context: Context, acting: Acting, looked: LookedAt, yes: bool, json_: bool) -> None:
+    manifest = looked.manifest
+    _show(server_sections(manifest), json_)
+    ask(f"Sign {'these functions' if manifest.place == 'caller' else 'this server'} as {acting.name}?", yes)
+    sign_server(context, acting, looked)
+    if wants_json(json_):
+        emit_json(_row(manifest))
+    else:
+        say(f"added {manifest.server} with {len(manifest.tools)} tools (manifest {manifest.digest[:16]})")
 
 
 def _show(sections: list[Section], json_: bool) -> None:

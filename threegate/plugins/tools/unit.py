@@ -20,6 +20,7 @@ def unit_needs(workspace: Workspace, settings: Settings, uid: int | None, era: b
     for path in sorted(workspace.tools.glob("*.json")):
         with suppress(OSError, InvalidInput):
             servers.append(parse_manifest(durable.read_regular(path, max_bytes=limits.TOOLS_MANIFEST_BYTES)))
+    servers = [server for server in servers if server.place != "caller"]  # nothing of these is started
     binds = [item for server in servers for item in server.binds]
     return UnitNeeds(
         network=any(server.hosts or server.place == "host" for server in servers),

@@ -12,10 +12,13 @@ from threegate.request.backend import Binding, Bound, Reading
 from threegate.runners.backend import DoctorLine, RunningBackend
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from threegate.core.settings import RunnersSettings, SecretReference, Settings
     from threegate.core.workspace import Workspace
     from threegate.plugins.tools.action import ToolCall
     from threegate.request.action import Action
+    from threegate.request.model import Request
     from threegate.runners.interface import Runner
     from threegate.trail.index import TrailIndex
     from threegate.trail.payloads.payload import Owner
@@ -46,16 +49,32 @@ class Mcp(RunningBackend):
         with binding.trail.locked() as held:
             return requested_call(binding.workspace, held.index, binding.request.action, binding.owner)
 
-    def problem(self, workspace: Workspace, index: TrailIndex, action: Action) -> tuple[str, str] | None:
+    def problem(
+        self, workspace: Workspace, index: TrailIndex, request: Request, owner: Owner | None
+    ) -> tuple[str, str] | None:
         """What is pinned is another server or tool, or takes other arguments."""
         from threegate.plugins.tools.requested_call import call_problem
 
-        return call_problem(workspace, index, action)
+        return call_problem(workspace, index, request.action)
 
     def lacks(self, workspace: Workspace, settings: Settings, action: Action) -> DoctorLine | None:
         from threegate.plugins.tools.requested_call import call_lacks
 
         return call_lacks(workspace, settings, action)
+
+    def caller_asks(
+        self, workspace: Workspace, owner: Owner | None, request_id: str, action: Action
+    ) -> Callable[[], bool] | None:
+        from threegate.plugins.tools.mcp.by_caller import caller_asks
+
+        return caller_asks(workspace, owner, request_id, action)
+
+    def remove_orphans(
+        self, workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
+    ) -> list[str]:
+        from threegate.plugins.tools.mcp.by_caller import remove_left
+
+        return remove_left(runs_folder)
 
     def keeps_state(self, workspace: Workspace, action: Action) -> bool:
         """Whether its server does, or is another one now."""

@@ -107,6 +107,8 @@ class CallRunner:
 
         try:
             manifest = pinned_manifest(workspace, call)
+            if call.by_caller:
+                return self._by_caller(workspace, clearance, job, call, control)
             if manifest.stateful:
                 return self._by_kept(workspace, manifest, clearance, job, call, control)
             return self._by_fresh(workspace, manifest, job, call, control)
@@ -116,6 +118,14 @@ class CallRunner:
             return _failed(error)
         except Unavailable as error:
             return _Ended("unavailable", f"Nothing was called: {error}")
+
+    def _by_caller(
+        self, workspace: Workspace, clearance: Clearance, job: Job, call: BoundCall, control: Control
+    ) -> _Ended:
+        from threegate.plugins.tools.mcp.by_caller import watch_caller
+
+        status, detail = watch_caller(workspace, clearance.request_id, job.limits.time_sec, call, control)
+        return _Ended(status, detail)
 
     def _by_fresh(
         self, workspace: Workspace, manifest: Manifest, job: Job, call: BoundCall, control: Control
