@@ -312,7 +312,7 @@ class _RefusedError(Exception):
 
 
 def _refusal(status: str) -> bytes:
-    """The answer to what is refused. Where it says more than the status, some clients show the line, others the body."""
+    """The answer to what is refused. Of what it says besides the status, clients show the line or the body."""
     body = f"{status}\n" if ": " in status else ""
     head = f"HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: {len(body)}"
     return f"{head}\r\n\r\n{body}".encode("ascii", "replace")
