@@ -95,7 +95,7 @@ def test_each_state_in_which_nothing_may_begin(
     root: Path, monkeypatch: pytest.MonkeyPatch, state: Any, reason: str | None, code: str
 ) -> None:
     """As an account sees it that cannot find out whether a daemon runs."""
-    monkeypatch.setattr("threegate.client.decision.would_wait", lambda workspace: "")
+    monkeypatch.setattr("threegate.client.asked_decision.would_wait", lambda workspace: "")
     file = "TR-20260101-000000Z-x.md"
     verdict = Verdict(file, "0" * 64, None, "draft", True, state, reason)
     write_verdict(Workspace(root), verdict)
@@ -106,7 +106,7 @@ def test_each_state_in_which_nothing_may_begin(
 
 
 def test_a_signed_call_that_no_daemon_takes_up_begins_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("threegate.client.decision.would_wait", lambda workspace: "")
+    monkeypatch.setattr("threegate.client.asked_decision.would_wait", lambda workspace: "")
     monkeypatch.setattr("threegate.core.limits.CALLER_GO_SECONDS", 0.1)
     write_verdict(
         Workspace(root),

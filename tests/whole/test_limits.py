@@ -12,6 +12,7 @@ BOUND = re.compile(r"_?([A-Z0-9]+_)*(BYTES|CHARS|ENTRIES|NESTING|DEPTH|DIGITS|NO
 
 OWN = {
     "aana/decision_log.py": {"_SALT_BYTES"},
+    "client/asked_decision.py": {"_MARK_CHARS"},
     "plugins/agents/model_counts.py": {"_COUNTS_BYTES"},
     "plugins/agents/project_survey.py": {"_HASHED_BYTES", "_ROWS"},
     "plugins/cluster/notes.py": {"_TAIL_BYTES"},

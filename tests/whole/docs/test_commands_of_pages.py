@@ -43,6 +43,9 @@ NOT_RUN = {
     "threegate tools test tracker": (
         "needs a server at a public address: tests/plugins/tools/end_to_end/test_remote_calls.py has one"
     ),
+    "threegate tools add pay --functions functions.json": (
+        "needs the page's file: tests/plugins/tools/end_to_end/test_decisions.py does what the page says"
+    ),
     "threegate settings images --rootfs ~/threegate-root": "downloads: tests/setup/test_root_folder.py does it",
     "threegate serve passkeys --make-ca": (
         "needs a host name: tests/plugins/page/test_passkey_in_a_browser.py types these three"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from threegate.client.decision import Drafted
+from threegate.client.asked_decision import Drafted
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.call_draft import draft_call, tool_call

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import getpass
 import json
+import re
+import textwrap
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 from tests.plugins.tools.little_servers import open_folder
 from tests.plugins.tools.own_functions import FUNCTIONS, SENT, Functions, functions
 from tests.plugins.tools.tool_bench import CONTRACT
+from tests.support import wait_until
 from threegate.client import InvalidInput, Refused, ThreeGateError, Unavailable, ask
 from threegate.core import limits
 from threegate.core.workspace import Workspace
@@ -194,3 +198,22 @@ def test_without_a_daemon_nothing_is_called_and_no_end_is_believed(
         with pytest.raises(Unavailable, match="nothing was called: daemon not running"), ready.use():
             pytest.fail("no daemon")
     assert pay.ask(run="ready").state == "ready", "it was not used up"
+
+
+@pytest.mark.slow
+def test_the_page_is_done_as_its_reader_would(tmp_path: Path) -> None:
+    """Its file is signed, and its five lines are run as they are."""
+    page = (Path(__file__).parents[4] / "docs/decisions.md").read_text()
+    [file], [lines] = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("json", "python"))
+    sent: list[Any] = []
+    names: dict[str, Any] = {"send": lambda **arguments: sent.append(arguments)}
+    exec("async def page():\n" + textwrap.indent(lines, "    "), names)
+    with functions(tmp_path) as pay, ThreadPoolExecutor(1) as pool, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(pay.place.root)
+        pay.pin(json.loads(file), "refresh")
+        done = pool.submit(lambda: asyncio.run(names["page"]()))
+        [draft] = wait_until(lambda: list((pay.place.root / "inbox").glob("TR-*.md")), "a draft")
+        pay.place.wait_for(f"verdicts/{draft.name}.json")
+        pay.place.approve(draft)
+        done.result(timeout=60)
+    assert sent == [SENT]
