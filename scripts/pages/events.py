@@ -20,6 +20,7 @@ _TYPES = {
     "int": "integer",
     "bool": "true or false",
     "tuple[str, ...]": "list of texts",
+    "tuple[int, ...]": "list of integers",
     "Mapping[str, str]": "object, text to text",
     "Mapping[str, str | None]": "object, text to text or null",
     "tuple[JudgedReason, ...]": "list of objects: `code`, `path`",

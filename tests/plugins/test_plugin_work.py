@@ -67,6 +67,7 @@ def test_a_section_asks_for_it(plugin, place: Place) -> None:
         "grants": {"grants.allow": True},
         "page": {"notify.urls": ["json://127.0.0.1:1"]},
         "proposals": {"proposals.search_url": "https://search.example/?q={query}"},
+        "tools": {"tools.client_metadata_url": "https://example.org/threegate.json"},
     }
     set_values(settings_file(place), examples[plugin.name])
     assert in_use(place) == {plugin.name}

@@ -42,6 +42,11 @@ MCP_KEYS = {
     "tool": "add",
     "manifest_sha256": "a" * 64,
 }
+REACH_KEYS = {
+    **{key: value for key, value in APPLY_KEYS.items() if key not in ("project", "inputs")},
+    "backend": "reach",
+    "host": "api.example.com",
+}
 APPROVED = {"approved_by": "ada", "approved_utc": "2026-11-22T05:10:00Z"}
 RISK = "\nRisk level: low\nJustification: reads one file\nData sensitivity: public\nNetwork rationale: none\n"
 ERA = {
@@ -60,6 +65,7 @@ MCP = {
     "Output Expectations": "\nnone\n",
     "Risk Assessment": RISK,
 }
+REACH = {"Output Expectations": "\nnone\n", "Risk Assessment": RISK}
 MONTY = {
     "Code": "\n```python\nprint(1)\n```\n",
     "Inputs (JSON)": '\n```json\n{"limit": 3}\n```\n',
@@ -97,6 +103,11 @@ def mcp(**changes: str) -> str:
     return request({**MCP_KEYS, **changes}, MCP)
 
 
+def reach(**changes: str) -> str:
+    """A good request for a host with some keys changed."""
+    return request({**REACH_KEYS, **changes}, REACH)
+
+
 def read(text: str | bytes, *, stage: str | None = "draft", name: str = NAME) -> Report:
     """Read a request as the tests do: fixed settings and moment."""
     data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
@@ -110,7 +121,8 @@ def ids(report: Report) -> set[str]:
 
 def plugin_of(example: str) -> str | None:
     """The plugin without whose backend an example of a rule is something else; None if it is of the core's own."""
-    return next((plugin for word, plugin in (("{apply}", "changes"), ("{mcp}", "tools")) if word in example), None)
+    plugins = (("{apply}", "changes"), ("{mcp}", "tools"), ("{reach}", "agents"))
+    return next((plugin for word, plugin in plugins if word in example), None)
 
 
 def read_example(rule: Rule, example: str) -> Report:
@@ -136,6 +148,9 @@ def read_example(rule: Rule, example: str) -> Report:
     return read(request({**KEYS, **backend}, sections))
 
 
+_NEWER = {"{apply}": APPLY_KEYS, "{mcp}": MCP_KEYS, "{reach}": REACH_KEYS}
+
+
 def _keys_of(lines: str) -> tuple[dict[str, str], list[str], dict[str, str]]:
     """Lines of an example as keys (a line that is no 'key: value' continues), raw lines, and the base to change."""
     keys = dict(KEYS)
@@ -144,9 +159,9 @@ def _keys_of(lines: str) -> tuple[dict[str, str], list[str], dict[str, str]]:
     seen: set[str] = set()
     for line in lines.split("\n"):
         match = re.fullmatch(r"([a-z_0-9]+):[ ]?(.*)", line)
-        if line in ("{apply}", "{mcp}"):
+        if line in _NEWER:
             keys.clear()
-            keys.update(APPLY_KEYS if line == "{apply}" else MCP_KEYS)
+            keys.update(_NEWER[line])
         elif line.startswith("-") and line[1:] in {*KEYS, *APPROVED, *APPLY_KEYS, *MCP_KEYS}:
             keys.pop(line[1:], None)
         elif line == "{approved}":
@@ -163,7 +178,7 @@ def _keys_of(lines: str) -> tuple[dict[str, str], list[str], dict[str, str]]:
 
 
 def _sections_for(keys: dict[str, str]) -> dict[str, str]:
-    sections = dict({"monty": MONTY, "apply": APPLY, "mcp": MCP}.get(keys.get("backend", ""), ERA))
+    sections = dict({"monty": MONTY, "apply": APPLY, "mcp": MCP, "reach": REACH}.get(keys.get("backend", ""), ERA))
     names = re.findall(r"name: ([^,}]+),", keys.get("inputs", ""))
     if "Input Files" in sections and names and keys["inputs"].startswith("["):
         sections["Input Files"] = "\n" + "".join(f"- /in/{name}\n" for name in names)

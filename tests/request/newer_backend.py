@@ -20,7 +20,7 @@ class ForProject(Script):
 
     def keys(self) -> Mapping[str, str]:
         """Its own."""
-        return {"project": "web", "server": "notes", "manifest_sha256": "a" * 64}
+        return {"project": "web", "server": "notes", "manifest_sha256": "a" * 64, "host": "a.example.com"}
 
 
 class Newer(Monty):
@@ -30,7 +30,7 @@ class Newer(Monty):
     language = ""
     version = "2"
     keys = ("project",)
-    optional = ("deliver", "server", "tool", "manifest_sha256")
+    optional = ("deliver", "server", "tool", "manifest_sha256", "host")
     lists: ClassVar[Mapping[str, Any]] = {"inputs": {"minItems": 1}, "outputs_expected": {"maxItems": 0}}
     no_outputs = "TG243", "it leaves no files in /out; write none"
 

@@ -31,7 +31,7 @@ def test_what_runs_code_is_bound_to_nothing() -> None:
     bound = monty.bind(Binding(workspace, Settings(), None, request, cast(Any, None), None))
     assert bound.action is request.action and not bound.ways
     assert (bound.why_unfit(), bound.claims()) == (None, None)
-    assert monty.problem(workspace, None, request.action) is None
+    assert monty.problem(workspace, None, request, None) is None
     assert monty.attention(workspace, Settings(), request, lambda item: io.BytesIO()) is None
     assert not monty.keeps_state(workspace, request.action) and not monty.input_items(bound, ())
     monty.refuse_other_state(workspace, None, request.action)

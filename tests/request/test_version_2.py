@@ -34,7 +34,7 @@ def text(**changes: str) -> str:
 
 
 def test_it_is_read_and_written_as_it_was_read() -> None:
-    report = read(text(server="notes", tool="add", manifest_sha256="a" * 64))
+    report = read(text(server="notes", tool="add", manifest_sha256="a" * 64, host="api.example.com"))
     assert report.valid and report.request is not None, report.findings
     written = render_request(report.request)
     assert b'schema_version: "2"\n' in written and b"backend: newer\n" in written
@@ -57,6 +57,8 @@ def test_it_is_read_and_written_as_it_was_read() -> None:
         ({"deliver": "branch"}, "TG177"),
         ({"server": "Notes!"}, "TG173"),
         ({"manifest_sha256": "abc"}, "TG175"),
+        ({"host": "42"}, "TG122"),
+        ({"host": "10.0.0.1"}, "TG179"),
         ({"backend": "newest"}, "TG136"),
     ],
 )

@@ -10,8 +10,8 @@ from threegate.request.backend import BACKENDS, DEFAULT_BACKEND
 
 
 def test_each_backend_is_what_its_name_in_the_table_says() -> None:
-    assert list(BACKENDS) == ["ERA", "monty", "apply", "mcp"] and DEFAULT_BACKEND in BACKENDS
-    assert len(BACKENDS) == 4 and "toy" not in BACKENDS
+    assert list(BACKENDS) == ["ERA", "monty", "reach", "apply", "mcp"] and DEFAULT_BACKEND in BACKENDS
+    assert len(BACKENDS) == 5 and "toy" not in BACKENDS
     for name, backend in BACKENDS.items():
         assert (backend.name, backend.sections[-1]) == (name, "Risk Assessment")
 

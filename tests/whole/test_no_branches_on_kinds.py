@@ -17,7 +17,7 @@ from threegate.request.action import Action
 from threegate.request.backend import BACKENDS, Backend, Bound
 
 PACKAGE = Path(__file__).resolve().parents[2] / "threegate"
-OWN = ("plugins/changes/", "plugins/tools/", "runners/era/", "runners/monty/")
+OWN = ("plugins/agents/reach/", "plugins/changes/", "plugins/tools/", "runners/era/", "runners/monty/")
 """The folders of the backends."""
 PARTS = {"call", "project", "changes", "change", "argv", "code", "server"}
 """What only one kind has: whoever asks whether it is None asks for the kind."""

@@ -22,15 +22,15 @@ from threegate.trail.event import known_kinds, parse_line
 
 OF_PLUGINS = """granted grant_revoked witnessed undo_started undone project_added project_removed agent_started
     agent_ended findings_decided drill_set drill_placed drill_ended tools_added tools_refreshed tools_removed
-    cluster.operators_distributed""".split()
+    cluster.operators_distributed agents.host_closed""".split()
 LINES = [line for line in EVERY_LINE if parse_line(line).type in OF_PLUGINS]
 
 
 def test_each_kind_has_exactly_one_payload() -> None:
     kinds = [*KINDS, *OF_PLUGINS]
-    assert sorted(known_kinds()) == sorted(kinds) and len(kinds) == 49
+    assert sorted(known_kinds()) == sorted(kinds) and len(kinds) == 50
     assert {kind: payload.kind for kind, payload in known_kinds().items()} == {kind: kind for kind in kinds}
-    assert len(set(known_kinds().values())) == 49
+    assert len(set(known_kinds().values())) == 50
 
 
 def test_the_fixture_is_a_trail_with_every_kind() -> None:

@@ -762,6 +762,8 @@ DOOR_NAME_SERVER_CHARS: Final = 14
 """What a shortened name keeps of its server's."""
 TOOLS_MANIFEST_BYTES: Final = 4 * MIB
 TOOLS_PINNED: Final = 512
+TOOLS_PAGES: Final = 64
+"""Of a server's list of tools, behind the first one."""
 """Tools of one server."""
 TOOLS_START_SECONDS: Final = 30
 """For each answer before a call: `initialize`, and a page of the list."""
@@ -970,5 +972,11 @@ AGENT_LOGIN_SECONDS: Final = 20
 """For such an answer."""
 AGENT_HOST_CONNECTIONS: Final = 256
 """To allowed hosts at a time, half-sent ones included; each may hold some 256 KiB outside of the jail."""
+AGENT_HOST_ASKS: Final = 8
+"""Hosts that a run may have asked for (`request_host`) while nobody has decided about them."""
+AGENT_HOST_OPEN_SECONDS: Final = 15
+"""For the launcher of a run to open, or close, a host that the trail names."""
+HOST_LIST_BYTES: Final = ALLOWLIST_ENTRIES * (HOST_CHARS + 8)
+"""The list that a proxy is given at once: pairs of host and port, with a blank after each."""
 AGENT_CONNECT_SECONDS: Final = 30
 """For a connection to a host that a person allowed, up to its first byte."""

@@ -77,6 +77,7 @@ PLUGINS: tuple[Plugin, ...] = (
         "coding agents work on a copy of a project, in a jail",
         uses=("changes", "tools"),
         offers={
+            "backend.reach": "reach.backend:BACKEND",
             "commands.agent": "agent_command:app",
             "commands.project survey": "survey_command:survey",
             "files": "remove_runs:FILES",
@@ -198,7 +199,6 @@ PLUGINS: tuple[Plugin, ...] = (
             "backend.mcp": "mcp.backend:BACKEND",
             "client": "function_call:draft_function_call",
             "commands.tools": "tools_command:app",
-            "commands.tools login": "login_command:login",
             "kinds": "kinds:KINDS",
             "needs": "unit:unit_needs",
             "report": "tools_doctor:tool_lines",

@@ -352,6 +352,8 @@ class AgentRun:
         """The socket on which the model relay answers; in the jail /run/model.sock."""
         self.hosts = self.folder / "hosts.sock"
         """The socket on which the proxy to allowed hosts answers; in the jail /run/hosts.sock."""
+        self.open_hosts = self.folder / "hosts.json"
+        """JSON: which hosts that proxy lets through now, as the launcher gave them to it; not in the jail."""
 
     def make(self) -> AgentRun:
         """Make the folders, durable. Raises FileExistsError when this run is there, OSError; then none is left."""

@@ -173,8 +173,8 @@ class Backend(ABC):
         """
         return None
 
-    def problem(self, workspace: Workspace, index: Any, action: Action) -> tuple[str, str] | None:
-        """What keeps a draft from running here, as rule and words; `index` is the locked trail's `TrailIndex`."""
+    def problem(self, workspace: Workspace, index: Any, request: Request, owner: Any) -> tuple[str, str] | None:
+        """What keeps a draft of `owner` from running here, as rule and words; `index` is the locked `TrailIndex`."""
         return None
 
     def keeps_state(self, workspace: Workspace, action: Action) -> bool:

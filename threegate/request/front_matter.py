@@ -67,7 +67,7 @@ class Key:
 def _version(node: YamlNode, _bounds: Bounds) -> str:
     # In Python 1, 1.0 and True are equal, and only the first is a version.
     if node.value not in ("1", 1, "2", 2) or isinstance(node.value, bool | float):
-        raise FieldError("TG131", "must be 1, or 2 for a request that changes a project or calls a tool")
+        raise FieldError("TG131", "must be 1, or 2 for a request that changes a project, calls a tool or opens a host")
     return str(node.value)
 
 
@@ -242,6 +242,7 @@ _TABLE: Final = (
     ),
     Key("server", *_SERVER, "the name of the server whose tool is called", versions="2"),
     Key("manifest_sha256", *_DIGEST, "the digest of the server's pinned manifest", versions="2"),
+    Key("host", lists.read_one_host, _short(limits.HOST_CHARS), "the host to open for a run", versions="2"),
     Key("language", _language, _short(64), "what the code is written in; no shell", True, "1"),
     Key("network", *_word("TG138", "none", "allowlist"), "none or allowlist", True),
     Key(

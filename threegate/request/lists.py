@@ -13,7 +13,7 @@ from threegate.core import limits
 from threegate.core.strict_yaml import YamlNode
 from threegate.request.fields import SHA256, FieldError, check_file_name, check_output_path, read_text
 from threegate.request.findings import Findings
-from threegate.request.hosts import HostError, read_target
+from threegate.request.hosts import HostError, read_host, read_target
 from threegate.request.model import InputFile, NetworkTarget, OutputFile
 from threegate.request.source import plain_value
 
@@ -112,6 +112,16 @@ def read_allowlist(node: YamlNode, findings: Findings) -> tuple[NetworkTarget, .
             findings.at("TG159", entry, "this host and port occur twice")
         read[target] = None
     return tuple(read)
+
+
+def read_one_host(node: YamlNode, _bounds: object) -> str:
+    """The ``host`` of a request for one. Raises FieldError."""
+    if not isinstance(node.value, str):
+        raise FieldError("TG122", "must be text; put it in quotes")
+    try:
+        return read_host(node.value)
+    except HostError as error:
+        raise FieldError("TG179", f"is {error}") from None
 
 
 def read_texts(node: YamlNode, findings: Findings, *, most: int) -> tuple[str, ...]:

@@ -64,6 +64,8 @@ DRAFT_RULES = {
     "TG914": "Name a registered project (threegate project list), or ask the operator to register it: "
     "threegate project add NAME DIR.",
     "TG915": "Leave derived_from out: only threegate project take ID PATH writes it.",
+    "TG916": "Ask with the door's tool request_host, from a run that is alive; what a person refused or took back "
+    "stays closed for the run.",
 }
 """Rules that depend on the workspace, with the fix."""
 WAITS: Final = "TG910"
@@ -322,7 +324,7 @@ def trail_findings(workspace: Workspace, index: TrailIndex, request: Request, *,
         findings.append(used_id_finding(request))
     elif index.name_used(request.file_name):
         findings.append(_finding("TG901", f"the file name {request.file_name} was used before"))
-    problem = BACKENDS[request.backend].problem(workspace, index, request.action)
+    problem = BACKENDS[request.backend].problem(workspace, index, request, owner)
     return [*findings, _finding(*problem)] if problem else findings
 
 

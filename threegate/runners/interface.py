@@ -127,10 +127,8 @@ class Evidence:
 
 
 def command_ended(code: int) -> tuple[Status, str]:
-    """How a command counts that ended by itself: its status and one sentence.
-
-    The codes above COMMAND_ANSWERS are those of the shell and of our keeper: it could not be started, or a signal
-    ended it.
+    """How a command counts that ended by itself: its status and one sentence. The codes above COMMAND_ANSWERS are those
+    of the shell and of our keeper: it could not be started, or a signal ended it.
     """
     status: Status = "succeeded" if code == 0 else "exited" if 0 < code <= limits.COMMAND_ANSWERS else "failed"
     return status, f"The command finished with exit code {code}."
@@ -214,9 +212,8 @@ class Runner(Protocol):
     """Runs a cleared job once."""
 
     starts_late: bool
-    """True: the runner calls `Control.started` itself, just before a run becomes possible, which claims the request,
-    and receives the `Evidence` of the launch; a request that it does not start keeps its approval and waits. False:
-    the request is claimed before `run`.
+    """True: the runner calls `Control.started` just before a run becomes possible, which claims the request, and gets
+    the launch's `Evidence`; a request that it does not start waits on. False: it is claimed before `run`.
     """
 
     def available(self, job: Job | None = None) -> str | None:

@@ -178,8 +178,8 @@ def _lines(place: PromptPlace, now: datetime) -> Iterator[str]:
 
 
 def _door() -> Iterator[str]:
-    yield "Call them and write no file: `run_python`, `run_program`, `propose_changes`, `wait`, `requests`,"
-    yield "`read_output`, `cancel`. All below is for agents without them."
+    yield "Call them and write no file: `run_python`, `run_program`, `propose_changes`, `request_host`, `wait`,"
+    yield "`requests`, `read_output`, `cancel`. All below is for agents without them."
 
 
 def _steps(place: PromptPlace) -> Iterator[str]:

@@ -42,8 +42,11 @@ def _render(table: type[Table], path: tuple[str, ...], values: dict[str, Any], l
                 continue  # the sections of plugins, which come last
             lines.extend([f"# {rule.description}", f"# {rule.example}"])
             continue
+        if rule.example and path:  # in one line: a table of its own would end the one that it is in
+            lines.extend([f"# {rule.description}", f"# {name} = {{ {rule.example} }}"])
+            continue
         if rule.example:
-            lines.extend(["", f"[{'.'.join((*path, name))}]", f"# {rule.description}", f"# {rule.example}"])
+            lines.extend(["", f"[{name}]", f"# {rule.description}", f"# {rule.example}"])
             continue
         dotted = ".".join((*path, name))
         lines.append(f"# {rule.description}")

@@ -76,6 +76,8 @@ class KnownRun(NamedTuple):
     project: str | None
     """The one project that it may ask to change."""
     ended: bool = False
+    closed_hosts: tuple[str, ...] = ()
+    """Hosts that a person took back from it."""
 
 
 def run_of(known: Mapping[str, KnownRun], owner: Owner | None) -> KnownRun | None:
@@ -188,7 +190,7 @@ class TrailIndex:
         self.head = Head(*header["head"])
         self.frontier = Frontier.of(self.head.seq, [bytes.fromhex(node) for node in header["nodes"]])
         self.uses = PastUses.from_json(header["uses"])
-        self.known_runs = {run[0]: KnownRun(*run) for run in header["runs"]}
+        self.known_runs = {run[0]: KnownRun(*run[:5], *map(tuple, run[5:])) for run in header["runs"]}
         self.drills = Drills(*header["drills"])
         self._spent, self._open, self.saved = set(header["spent"]), list(header["open"]), self.head.seq
 

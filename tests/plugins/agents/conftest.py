@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,9 +13,12 @@ import pytest
 
 from tests.conftest import lacks_jail, missing, slow
 from tests.plugins.agents.npm_agents import Unavailable, install
+from tests.plugins.agents.online import SERVER
 from tests.plugins.agents.people import Person, person
 from tests.plugins.agents.real_agents import AGENTS, Agent, BareAgent
 from tests.plugins.agents.scripted_model import Model, NextStep
+from tests.runners.egress_attempts import certificate
+from tests.runners.own_internet import Internet, own_internet
 from tests.support import THREEGATE, Place, make_place
 
 _LICENSED = pytest.mark.skipif(
@@ -105,3 +110,16 @@ def jail_programs() -> None:
     """Skip, or fail where everything is required, without what the jail is made of."""
     if wanting := lacks_jail():
         missing(wanting)
+
+
+@pytest.fixture(scope="module")
+def internet() -> Iterator[Internet]:
+    """A machine with an internet of its own, and the server of `online`."""
+    folder = Path(tempfile.mkdtemp(prefix="tg-internet-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    certificate(folder)
+    try:
+        with own_internet(folder, SERVER) as made:
+            yield made
+    finally:
+        shutil.rmtree(folder)

@@ -15,23 +15,24 @@ from threegate.runners.jail import host_proxy
 from threegate.runners.jail.host_log import read_hosts, unlisted_line
 from threegate.runners.jail.host_proxy import HostProxy
 
-ASK = """
+ASK_FOR = """
 import os, socket
 print(os.environ.get('HTTPS_PROXY'))
 for target in (%r):
     s = socket.create_connection(('127.0.0.1', 8301)); s.sendall(b'CONNECT ' + target + b' HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n')
-    print(s.recv(100).split(b'\\r')[0].decode())
+    print(s.recv(200).split(b'\\r')[0].decode())
 """  # noqa: E501
+ASK = "ask for this host with the tool request_host of the MCP server threegate"
 
 
 def test_a_signed_act_lets_a_run_reach_a_host(somebody: Person) -> None:
     """`localhost.localdomain` is a name that is listed here and leads to no public address: it is refused all the
     same.
     """
-    program = ASK % ([b"example.org:443", b"intern.invalid:443"],)
+    program = ASK_FOR % ([b"example.org:443", b"intern.invalid:443"],)
     options = ["--allow", "example.com", "--key", str(somebody.key), "--operator", "operator"]
     done = somebody.run("/usr/bin/python3", "-c", program, options=options)
-    assert done.stdout.splitlines() == ["http://127.0.0.1:8301", *["HTTP/1.1 403 Forbidden"] * 2], done
+    assert done.stdout.splitlines() == ["http://127.0.0.1:8301", *[f"HTTP/1.1 403 Forbidden: {ASK}"] * 2], done
     [started], [ended] = somebody.events("agent_started"), somebody.events("agent_ended")
     assert started["hosts"] == ["example.com"] and started["key"].startswith("SHA256:") and started["act_sha256"]
     assert ended["refused"] == ["example.org", "intern.invalid"] and "reached" not in ended
@@ -45,9 +46,11 @@ def test_without_a_key_there_is_no_host(user: Person) -> None:
     no_run_is_left(user)
 
 
-def test_without_allowed_hosts_there_is_no_proxy(user: Person) -> None:
-    done = user.run("/bin/sh", "-c", "ls /run; echo $HTTPS_PROXY")
-    assert "hosts.sock" not in done.stdout and "8301" not in done.stdout
+def test_without_allowed_hosts_the_proxy_says_whom_to_ask(user: Person) -> None:
+    done = user.run("/usr/bin/python3", "-c", ASK_FOR % ([b"example.org:443"],))
+    assert done.stdout.splitlines() == ["http://127.0.0.1:8301", f"HTTP/1.1 403 Forbidden: {ASK}"], done
+    [started], [ended] = user.events("agent_started"), user.events("agent_ended")
+    assert ended["refused"] == ["example.org"] and "hosts" not in started and "reached" not in ended
 
 
 def ask(

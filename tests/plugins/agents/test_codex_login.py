@@ -151,6 +151,13 @@ def test_what_is_no_file_of_a_login(tmp_path: Path, make: Callable[[Path], None]
     assert why in refused(tmp_path).why
 
 
+@pytest.mark.root
+def test_a_login_of_another_account_is_refused(tmp_path: Path) -> None:
+    log_in(tmp_path)
+    os.chown(tmp_path / "auth.json", 65534, 65534)
+    assert refused(tmp_path).why == "its auth.json is another account's"
+
+
 def test_the_settings_name_a_login_or_a_key() -> None:
     settings = parse_settings(b'[agents.codex]\nlogin = "/home/me/codex"\n')
     profile = load_profile("codex", settings)
@@ -183,7 +190,8 @@ def test_a_run_does_not_start_without_a_usable_login(user: Person) -> None:
         assert user.events("agent_started") == [] and list((user.workspace / "tool-exec/agents").glob("ar-*")) == []
         return done.stderr
 
-    assert f"{home}: there is no login in it; log in with: CODEX_HOME={home} codex login" in said(home, 3)
+    command = f"CODEX_HOME={home} codex login -c cli_auth_credentials_store=file"
+    assert f"{home}: there is no login in it; log in with: {command}" in said(home, 3)
     log_in(home, ends_in=-1)
     assert f"{home}: the login has expired; log in with: CODEX_HOME={home} codex login" in said(home, 3)
     for place in (user.project / "codex", user.workspace / "tool-exec" / "codex", user.project):
@@ -224,3 +232,6 @@ def test_codex_itself_takes_such_a_login(tmp_path: Path) -> None:
     (tmp_path / "codex" / "auth.json").unlink()
     codex("login", "--with-api-key", stdin="sk-CANARY-key-0123456789\n")
     assert not (tmp_path / "codex" / "auth.json").exists() and "in memory" in refused(tmp_path / "codex").why
+    command = "login --with-api-key -c cli_auth_credentials_store=file".split()
+    codex(*command, stdin="sk-CANARY-key-0123456789\n")
+    assert (tmp_path / "codex" / "auth.json").exists(), "what is suggested where there is no login"

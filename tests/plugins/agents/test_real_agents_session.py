@@ -28,7 +28,7 @@ from tests.plugins.agents.test_agent_run_command import wait_until_nothing_lives
 KEY = "sk-the-operators-own-key-0123456789"
 END = "All done here."
 PROMPT = "Do what the script says."
-DOOR = {"run_python", "run_program", "propose_changes", "wait", "requests", "read_output", "cancel"}
+DOOR = {"run_python", "run_program", "propose_changes", "request_host", "wait", "requests", "read_output", "cancel"}
 BROKEN = "def add(a, b):\n    return a - b\n"
 HURRIED = "def add(a, b):\n    return a + b  # TODO: think\n"
 FIXED = "def add(a, b):\n    return a + b\n"

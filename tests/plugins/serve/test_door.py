@@ -28,7 +28,16 @@ from threegate.runners.jail.jail import Account
 from threegate.setup.agent_prompt import anywhere, prompt_text
 
 ASK = {"code": "6 * 7", "purpose": "Multiply two numbers."}
-DOOR_TOOLS = ["run_python", "run_program", "propose_changes", "wait", "requests", "read_output", "cancel"]
+DOOR_TOOLS = [
+    "run_python",
+    "run_program",
+    "propose_changes",
+    "request_host",
+    "wait",
+    "requests",
+    "read_output",
+    "cancel",
+]
 
 
 @pytest.fixture

@@ -49,26 +49,26 @@ class Authority:
     @classmethod
     def make(cls, folder: Path) -> Authority:
         made = cls(folder)
-        made._openssl(
+        made.openssl(
             "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
             "-subj", "/CN=tests", "-keyout", "ca.key", "-out", "ca.crt",
         )  # fmt: skip
         for name in (NAME, OTHER):
-            made._issue(name)
+            made.issue(name)
         return made
 
-    def _issue(self, name: str) -> None:
-        self._openssl(
+    def issue(self, name: str) -> None:
+        self.openssl(
             "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}",
             "-keyout", f"{name}.key", "-out", f"{name}.csr",
         )  # fmt: skip
         (self.folder / f"{name}.ext").write_text(f"subjectAltName=DNS:{name}\n")
-        self._openssl(
+        self.openssl(
             "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
             "-extfile", f"{name}.ext", "-out", f"{name}.crt",
         )  # fmt: skip
 
-    def _openssl(self, *words: str) -> None:
+    def openssl(self, *words: str) -> None:
         subprocess.run(["openssl", *words], cwd=self.folder, check=True, capture_output=True)
 
     @property

@@ -134,6 +134,13 @@ def test_a_url_that_cannot_be(bench: Bench, url: str) -> None:
     assert caught.value.code == "url_refused" and str(caught.value).startswith("--url ")
 
 
+def test_a_secret_in_a_url_is_not_signed(bench: Bench) -> None:
+    url = f"{URL}?token=ghp_{'aB3dE5fG7hJ9' * 3}"
+    with pytest.raises(InvalidInput, match="looks like a secret") as caught:
+        look_at_new(bench.context, WantedServer("tracker", (), url=url))
+    assert "ghp_" not in str(caught.value)
+
+
 def test_without_its_extra(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "h11", None)
     with pytest.raises(Unavailable, match="a tool server at a URL needs the extra mcp"):

@@ -63,6 +63,16 @@ def test_what_a_person_sees_of_a_call() -> None:
     assert "runs in no sandbox" in CALL.bound(replace(HOST, place="host")).exposure("/in", ()).reach[-1]
 
 
+def test_what_a_person_sees_of_a_server_at_a_url() -> None:
+    url = "https://mcp.example.com/mcp"
+    bound = CALL.bound(JobServer("remote", (), ("mcp.example.com",), (), (), url=url))
+    assert told(bound.walls()) == [("server at", url)] and bound.sends_out and not bound.in_container
+    assert bound.exposure("/in", ()).reach[1:] == (
+        "network mcp.example.com (the server)", f"code at {url}, which can change unseen",
+    )  # fmt: skip
+    assert bound.meaning()["server"]["url"] == url and "url" not in CALL.bound(HOST).meaning()["server"]
+
+
 def test_what_a_call_finds_and_where_it_may_go() -> None:
     bound, meaning = CALL.bound(HOST), {"server": {"state": "x", "place": "jail"}}
     assert CALL.sends_out and bound.sends_out and not CALL.bound(replace(HOST, hosts=())).sends_out

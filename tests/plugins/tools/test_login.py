@@ -94,6 +94,14 @@ def test_log_in_again_with_what_is_signed(logins: LoginBench) -> None:
     assert one != two and one.split("/")[3] == two.split("/")[3], "another port, and the path that was registered"
 
 
+def test_log_in_again_when_everything_kept_was_lost(logins: LoginBench) -> None:
+    """As on another machine: what is signed is enough for a client without a secret."""
+    oauth = logins.log_in()
+    logins.file.unlink()
+    logins.log_in_again(oauth)
+    assert logins.servers.is_valid(logins.token(oauth))
+
+
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
 def test_a_client_with_a_secret(logins: LoginBench, method: str) -> None:
     logins.servers.issuer.secret_clients = method
@@ -102,6 +110,10 @@ def test_a_client_with_a_secret(logins: LoginBench, method: str) -> None:
     logins.keep(expires_at=0)
     assert logins.servers.is_valid(logins.token(oauth))
     assert logins.kept()["client_secret"] not in str(oauth)
+    logins.file.unlink()
+    with pytest.raises(Refused, match=f"type: threegate tools remove {NAME}, then add it again") as caught:
+        logins.log_in_again(oauth)
+    assert caught.value.code == "login_required" and len(logins.links) == 1
 
 
 def test_a_client_that_was_registered_by_hand(logins: LoginBench) -> None:

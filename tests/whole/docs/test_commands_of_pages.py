@@ -43,6 +43,9 @@ NOT_RUN = {
     "threegate tools add pay --functions functions.json": (
         "needs the page's file: tests/plugins/tools/end_to_end/test_decisions.py does what the page says"
     ),
+    "threegate tools test tracker": (
+        "needs a server at a public address: tests/plugins/tools/end_to_end/test_remote_calls.py has one"
+    ),
     "threegate settings images --rootfs ~/threegate-root": "downloads: tests/setup/test_root_folder.py does it",
     "threegate serve passkeys --make-ca": (
         "needs a host name: tests/plugins/page/test_passkey_in_a_browser.py types these three"
@@ -170,6 +173,7 @@ NOT_RUN = {
     "threegate agent list": "the same",
     "threegate agent show RUN": "the same",
     "threegate agent stop RUN": "the same",
+    "threegate agent close RUN HOST": "tests/plugins/agents/test_request_host.py",
     "threegate agent propose RUN --only src": "tests/plugins/agents/test_propose_again.py",
     "threegate agent continue RUN": "tests/plugins/agents/test_continue_run.py",
     "threegate agent remove RUN": "tests/plugins/agents/test_agent_remove.py",

@@ -64,6 +64,10 @@ PROMISES: dict[str, tuple[str, str]] = {
         "none of its processes is alive any more",
         "plugins/agents/test_agent_run_command.py::test_a_kill_leaves_nothing",
     ),
+    "agents.host_closed": (
+        "its connections are broken off, and it stays closed",
+        "plugins/agents/test_request_host.py::test_what_is_taken_back_is_broken_off_and_stays_closed",
+    ),
     "undone": (
         "did not revert the change",
         "plugins/changes/end_to_end/test_change_sets.py::test_an_undo_changes_nothing_where_somebody_went_on",

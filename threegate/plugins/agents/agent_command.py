@@ -35,6 +35,7 @@ from threegate.plugins.agents.first_run import Made, remove_made, why_not_forget
 from threegate.plugins.agents.first_run_question import workspace_for_run
 from threegate.plugins.agents.launcher import Wanted, run_agent
 from threegate.plugins.agents.propose import propose_again
+from threegate.plugins.agents.reach.asked_hosts import close_host, read_open_hosts
 from threegate.plugins.agents.remove_runs import remove_run, run_named
 from threegate.plugins.agents.runs import RunFacts, all_runs, end_dead_runs, find_run, is_alive, read_frozen, stop_run
 from threegate.plugins.agents.stop_signals import stop_signals
@@ -274,7 +275,7 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
     """
 
     found, facts = find_run(invocation.workspace_here(), run)
-    value = {"run": found.run_id, **asdict(facts), "alive": is_alive(found)}
+    value = {"run": found.run_id, **asdict(facts), "alive": is_alive(found), "open_hosts": list(read_open_hosts(found))}
     try:
         value["changes"] = _changed_paths(found, facts)
     except ThreeGateError as error:
@@ -293,6 +294,8 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
         invocation.say(f"copy now  that of {facts.continued}, which continued in it")
     if facts.shown:
         invocation.say(f"shown     {', '.join(facts.shown)} (--with)")
+    if hosts := read_open_hosts(found):
+        invocation.say(f"hosts     {', '.join(hosts)}; close one: threegate agent close {found.run_id} HOST")
     invocation.say(f"changes   {value.get('changes_problem') or len(changes) or 'none'}")
     for line in changes:
         invocation.say(f"  {line}")
@@ -353,6 +356,26 @@ def stop(run: RunId, json_: invocation.JsonFlag = False) -> None:
         invocation.emit_json({"run": found.run_id, "stopped": stopped})
     else:
         invocation.say(f"stopped {found.run_id}" if stopped else f"{found.run_id} had already ended")
+
+
+@app.command()
+def close(
+    run: RunId,
+    host: Annotated[str, argument("HOST", "A host that it may reach, or that it asked for.")],
+    json_: invocation.JsonFlag = False,
+) -> None:
+    """Take a host back from a run: its connections are broken off, and it stays closed for the run.
+
+    Example: threegate agent close ar-20261122 api.example.com
+    """
+    context = open_context(invocation.workspace_here())
+    end_dead_runs(context, actor=account())
+    found, facts = find_run(context.workspace, run)
+    close_host(context, found, facts, host, actor=account())
+    if invocation.wants_json(json_):
+        invocation.emit_json({"run": found.run_id, "host": host, "open": list(read_open_hosts(found))})
+    else:
+        invocation.say(f"closed {host} for {found.run_id}")
 
 
 @app.command()

@@ -50,6 +50,8 @@ class MadeRequest(Record):
     code_line: int = 0
     """The draft's line with the first line of the caller's code, and how many it has; 0 if it is not in the draft."""
     code_lines: int = 0
+    kept: bool = False
+    """Whether it is never forgotten: what a person says of it counts for as long as the run lives."""
 
 
 class CallLedger:
@@ -66,6 +68,11 @@ class CallLedger:
         with self._held() as folder:
             fcntl.flock(folder.fileno(), fcntl.LOCK_EX)
             yield OpenLedger(folder)
+
+    def last(self, digest: str) -> MadeRequest | None:
+        """The last request of a call, as `OpenLedger.last`. Raises Unavailable, OSError."""
+        with self._held() as folder:
+            return OpenLedger(folder).last(digest)
 
     def own(self, request_id: str) -> tuple[str, MadeRequest] | None:
         """The call of a request. Raises Unavailable, OSError."""
@@ -148,7 +155,9 @@ class OpenLedger:
         left = sum(bool(_ENTRY(name)) for name in names) - limits.DOOR_CALLS + 1
         if left <= 0:
             return
-        done = [(made.file, digest) for digest, made in self.all() if made.delivered or made.withdrawn]
+        done = [
+            (made.file, digest) for digest, made in self.all() if (made.delivered or made.withdrawn) and not made.kept
+        ]
         for _, digest in sorted(done)[:left]:
             self._remove(f"{digest}.json")
         if len(done) < left:

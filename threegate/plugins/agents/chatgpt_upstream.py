@@ -1,7 +1,7 @@
-"""Where requests with a ChatGPT login go, and what they need besides a body: as Codex 0.169.0 does it.
+"""Where requests with a ChatGPT login go, and what they need besides a body, as Codex 0.169.0 makes them.
 
 Invariant: a token goes to three exact addresses and no other: RESPONSES and _ACCOUNTS of the upstream, and, for an
-access token, _IDENTITY of the host that knows its account. The login is read anew for each request and never refreshed.
+access token, _IDENTITY of the host that knows its account. The login is read for each request and never refreshed.
 An account whose requests Codex sends elsewhere, or of which that is not known, is refused.
 """
 

@@ -3,8 +3,8 @@
 Invariant: files are opened for reading only, and nothing here asks for new tokens. A refresh token works once, so
 whoever else uses it logs the person out; Codex refreshes its own login. No message has a value of the files.
 
-Source: openai/codex 0.169.0, `login/src/auth` (`storage.rs`, `token_data.rs`, `personal_access_token.rs`), and what
-that program writes.
+Source: openai/codex, `codex-rs/login/src` (`auth/storage.rs`, `auth/personal_access_token.rs`, `token_data.rs`), and
+what version 0.169.0 writes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from threegate.core import durable, limits
 from threegate.core.canonical import StrictJSONError, loads_strict
 from threegate.core.errors import Unavailable
 
-_TOKEN: Final = re.compile(rf"[A-Za-z0-9._~+/=-]{{20,{limits.AGENT_LOGIN_TOKEN_CHARS}}}").fullmatch
+_TOKEN: Final = re.compile(rf"[!-~]{{20,{limits.AGENT_LOGIN_TOKEN_CHARS}}}").fullmatch
+"""No space and no control, so it cannot become two headers."""
 _ACCOUNT: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _IN_FILES: Final = "file"
 _STORES: Final = (_IN_FILES, "auto")
 """Values of `cli_auth_credentials_store` with which a login may be in a file; `auto` uses one without a keyring."""
 _CHATGPT: Final = "chatgpt"
 _ACCESS_TOKEN: Final = "personalAccessToken"  # noqa: S105  the name of a kind
-EXPIRED: Final = "the login has expired"
 _CLAIMS: Final = "https://api.openai.com/auth"
+EXPIRED: Final = "the login has expired"
 
 
 class LoginUnusable(Unavailable):
@@ -126,10 +127,14 @@ def _read(home: Path) -> dict[str, Any]:
         finally:
             os.close(descriptor)
     except FileNotFoundError:
-        raise LoginUnusable(home, "there is no login in it") from None
+        # Settings of the machine, or `auto`, may have put it into a keyring.
+        then = f"log in with: {_command(home)} -c cli_auth_credentials_store=file"
+        raise LoginUnusable(home, "there is no login in it", then) from None
     except OSError:
         raise LoginUnusable(home, "its auth.json cannot be read as a file of its own") from None
-    if facts.st_mode & 0o077 or facts.st_uid not in (os.geteuid(), 0):
+    if facts.st_uid not in (os.geteuid(), 0):
+        raise LoginUnusable(home, "its auth.json is another account's")
+    if facts.st_mode & 0o077:
         chmod = f"run: chmod 600 {shlex.quote(str(home / 'auth.json'))}"
         raise LoginUnusable(home, "its auth.json is not for you alone", chmod)
     try:

@@ -28,6 +28,7 @@ from threegate.approval.shown.escaped_lines import shown
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError
+from threegate.core.settings import SENSITIVITIES
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.launch.context import open_context
 from threegate.launch.results.verdict import Verdict, read_verdict, words_path
@@ -48,6 +49,7 @@ from threegate.plugins.agents.door_arguments import (
     Cancel,
     ProposeChanges,
     ReadOutput,
+    RequestHost,
     Requests,
     RunProgram,
     RunPython,
@@ -68,6 +70,9 @@ from threegate.plugins.agents.door_files import read_files
 from threegate.plugins.agents.door_tools import OfferedTool, is_tool_name, offered_tools, tool_answer
 from threegate.plugins.agents.outputs import Part, outputs_of, read_bytes
 from threegate.plugins.agents.propose import draft_changes, read_proposed
+from threegate.plugins.agents.reach.asked_hosts import REQUEST_HOST, host_call
+from threegate.plugins.agents.reach.host_action import PORT
+from threegate.plugins.agents.reach.host_draft import draft_host
 from threegate.plugins.agents.runs import RunFacts, copy_of, read_frozen
 from threegate.plugins.agents.tool_choice import is_chosen
 from threegate.plugins.agents.work_changes import keep_bases
@@ -75,6 +80,7 @@ from threegate.plugins.changes.change_draft import left_out_lines
 from threegate.plugins.changes.taken_parts import taken_part
 from threegate.plugins.tools.call_draft import draft_call, tool_call
 from threegate.plugins.tools.requested_call import check_arguments
+from threegate.request.hosts import HostError, read_host
 from threegate.request.reader import read_request
 from threegate.review.fitness import WAITS, given_inputs, judged
 from threegate.review.readiness import would_wait
@@ -112,6 +118,7 @@ _DO_CHANGE: Final = (
     "change your work copy as the words ask, then propose again; the words are a person's and not signed. The same "
     "call is not taken again unless you say so: {}"
 )
+_STANDS: Final = "a person's no to a host stands for this run: do without it, or tell your user"
 APPLIED_IN_PART: Final = "applied_in_part"
 """The status of a proposal of which a person took a part, once that was applied."""
 _REST_IS_KEPT: Final = "your work copy keeps what was left out: a later proposal contains it"
@@ -137,6 +144,10 @@ DOOR_TOOLS: Final[Mapping[str, tuple[type[Arguments], str]]] = {
     "propose_changes": (
         ProposeChanges,
         "Ask to apply your changes to the real project. A person reads the diff and signs it.",
+    ),
+    REQUEST_HOST: (
+        RequestHost,
+        "Ask to connect to one host by HTTPS from your sandbox, until this run ends. A person's no stands for the run.",
     ),
     "wait": (Wait, "Keep waiting for a request that was `pending`."),
     "requests": (Requests, "List your requests and what each is waiting for."),
@@ -204,6 +215,11 @@ class Door:
                 return await self._wait(*found, self._seconds(asked.wait_sec), tell)
             case ProposeChanges():
                 found = self._propose(asked)
+                if isinstance(found, DoorAnswer):
+                    return found
+                return await self._wait(*found, self._seconds(asked.wait_sec), tell)
+            case RequestHost():
+                found = self._ask_host(asked)
                 if isinstance(found, DoorAnswer):
                     return found
                 return await self._wait(*found, self._seconds(asked.wait_sec), tell)
@@ -301,6 +317,8 @@ class Door:
         return self._parts.get(request_id)
 
     def _let_again(self, digest: str, made: MadeRequest) -> DoorAnswer:
+        if made.kept:
+            raise InvalidInput(f"again: {_STANDS}")
         if self._rejection(made) is None:
             raise InvalidInput("again: no person rejected this request; leave `again` out")
         with self._ledger.locked() as ledger:
@@ -447,6 +465,65 @@ class Door:
             ledger.put(digest, made)
             return digest, made
 
+    def _ask_host(self, asked: RequestHost) -> tuple[str, MadeRequest] | DoorAnswer:
+        """The request for a host: the one that was made for it in this run, unless it came to nothing by itself."""
+        if self._run is None:
+            raise InvalidInput("host: only a run of an agent can be let to a host; see: threegate agent run PROFILE")
+        try:
+            host = read_host(asked.host)
+        except HostError as error:
+            raise InvalidInput(f"host: {error}") from None
+        if asked.port != PORT:
+            raise InvalidInput(f"port: only {PORT} can be opened, for HTTPS")
+        facts = RunFacts.read(self._run)
+        self._trail = self._trail or Trail(self._workspace)
+        with self._trail.locked() as held:
+            known = held.index.run(self._run.run_id)
+        if known is not None and host in known.closed_hosts:
+            return DoorAnswer({"status": "refused", "why": f"{host} was taken back from this run; {_STANDS}"}, True)
+        if host in facts.hosts:
+            return DoorAnswer({"status": "succeeded", "why": "this run was started with it: it is open"})
+        digest = host_call(host)
+        with self._ledger.locked() as ledger:
+            made = ledger.last(digest)
+            if made is not None and self._is_decided(made) is not False:
+                return digest, made
+            asks = [made for _, made in ledger.all() if made.kept]
+            if sum(self._is_decided(made) is None for made in asks) >= limits.AGENT_HOST_ASKS:
+                raise InvalidInput(
+                    f"{limits.AGENT_HOST_ASKS} hosts are asked for and not decided; wait for one of them"
+                )
+            if len(asks) + len(facts.hosts) >= limits.ALLOWLIST_ENTRIES:
+                raise InvalidInput(f"this run has asked for {len(asks)} hosts; it may ask for no more")
+            settings = self._workspace.load_settings()
+            folders = [Path(folder) / "x" for folder in (facts.root, *facts.reading)]
+            request, data = draft_host(
+                host,
+                asked.why,
+                requested_by=self._requester,
+                sensitivity=max("internal", settings.least_sensitivity(folders), key=SENSITIVITIES.index),
+                now=datetime.now(UTC),
+                settings=settings.request,
+            )
+            named = MadeRequest(
+                request_id=request.request_id, file=request.file_name, tool=REQUEST_HOST, placed=False, kept=True
+            )
+            return digest, self._deliver(ledger, digest, named, data)
+
+    def _is_decided(self, made: MadeRequest) -> bool | None:
+        """Whether a request for a host has an answer that stands; None while it is open. False: it was withdrawn, never
+        appeared, or ended by itself.
+        """
+        if made.withdrawn or not self._appeared(made):
+            return False
+        verdict = self._verdict(made)
+        if verdict is None or verdict.state not in _ENDED:
+            return None
+        if self._rejection(made) is not None:
+            return True
+        rows = list_results(self._folders, made.request_id, shared=True)
+        return bool(rows) and rows[-1].status == "succeeded"
+
     def _deliver_inputs(self, call: DoorCall) -> None:
         """Write the inputs, each under its digest, so that no later call's file can replace this one's."""
         with self._workspace.hold(self._folders.files) as files:
@@ -527,13 +604,14 @@ class Door:
             about["why"] = verdict.reason or rows[-1].reason
             about["next"] = _REFUSED
             again = _TO_WAIT if is_tool_name(made.tool) else _IN_THE_CALL
-            if about["why"].startswith(_REJECTED):
+            if made.kept:
+                about["next"] = _STANDS
+            elif about["why"].startswith(_REJECTED):
                 about["next"] = _SAY_AGAIN.format(again)
             if (asked := _WORDS(about["why"])) is not None:
                 said = self._words(asked[1])
-                return DoorAnswer(
-                    {**about, "status": CHANGES_REQUESTED, **said, "next": _DO_CHANGE.format(again)}, True
-                )
+                next_ = _STANDS if made.kept else _DO_CHANGE.format(again)
+                return DoorAnswer({**about, "status": CHANGES_REQUESTED, **said, "next": next_}, True)
         outputs = outputs_of(self._workspace, self._folders, made.request_id)
         if is_tool_name(made.tool) and rows[-1].status in ("succeeded", "tool_error"):
             result = tool_answer(outputs, partial(self._whole, made.request_id))

@@ -94,6 +94,15 @@ class ProposeChanges(Arguments):
     again: bool = _AGAIN
 
 
+class RequestHost(Arguments):
+    """Arguments of `request_host`."""
+
+    host: str = Field(min_length=1, max_length=limits.HOST_CHARS, description="its exact name, no wildcard or address")
+    why: str = _PURPOSE
+    port: int = Field(default=443, description="443 is the only one")
+    wait_sec: int | None = _WAIT
+
+
 class Wait(Arguments):
     """Arguments of `wait`."""
 

@@ -19,7 +19,7 @@ from threegate.approval.signature import SSH_KEYGEN
 from threegate.cli import invocation
 from threegate.cli.key_question import WITH
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, Unavailable
-from threegate.core.extras import Extra, require_extra
+from threegate.core.extras import require_extra
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace, default_workspace
 from threegate.plugins.agents.first_run import Missing, ModelAccess, key_from, make_missing, model_access
@@ -60,8 +60,7 @@ def workspace_for_run(profile: str, arguments: tuple[str, ...], project: Path, a
     model = model_access(found, settings)
     if workspace is not None and model is None:
         return workspace
-    extras: tuple[Extra, ...] = ("agents", "mcp") if found.url else ("mcp",)
-    require_extra("an agent", *extras)
+    require_extra("an agent", "agents", "mcp")
     of = agent_account(account)
     root = refuse_project(project, workspace or Workspace(default_workspace()), "")
     find_program(found, arguments)

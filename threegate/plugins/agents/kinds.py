@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import Final
 
 from threegate.trail.event import Event
@@ -40,7 +41,7 @@ class AgentStarted(SignedAct):
     model: str | None = None
     """The one model it may ask for."""
     endpoint: str | None = None
-    """The one host that the model relay speaks to."""
+    """The one host that the model relay sends the agent's requests to."""
     hosts: tuple[str, ...] | None = None
     """Hosts that it may send anything to (``--allow``)."""
     parent: str | None = None
@@ -107,6 +108,8 @@ class AgentEnded(Payload):
     """As the model's provider counted them."""
     reached: tuple[str, ...] | None = None
     """Other hosts that it reached."""
+    reached_bytes: tuple[int, ...] | None = None
+    """How many bytes went to each of them and came from it together, in their order."""
     refused: tuple[str, ...] | None = None
     """Other hosts that it was refused, the first ones."""
     refused_unlisted: int | None = None
@@ -119,14 +122,38 @@ class AgentEnded(Payload):
     def sentence(self) -> str:
         exit_code = f" with exit code {self.exit}" if self.exit is not None else ""
         changed = f"; {self.changed} paths differ in its work copy" if self.changed else ""
-        reached = f"; it reached {', '.join(self.reached)}" if self.reached else ""
+        reached = f"; it reached {', '.join(self._reached())}" if self.reached else ""
         more = f" and {self.refused_unlisted} more attempts" if self.refused_unlisted else ""
         refused = f"; it was refused {len(self.refused)} hosts{more}" if self.refused else ""
         return f"the agent run{named(self.run)} ended{exit_code}{changed}{reached}{refused}{because(self.reason)}"
+
+    def _reached(self) -> Iterator[str]:
+        """Each host, with its bytes where they were counted."""
+        for host, size in zip_longest(self.reached or (), self.reached_bytes or ()):
+            yield host if size is None else f"{host} ({size} bytes)"
 
     def learn(self, index: TrailIndex, event: Event) -> None:
         if self.run is not None and (known := index.known_runs.get(self.run)) is not None:
             index.known_runs[self.run] = known._replace(ended=True)
 
 
-KINDS: Final = (AgentStarted, FindingsDecided, AgentEnded)
+@frozen_fields
+class HostClosed(Payload):
+    """A person took a host back from an agent's run: its connections are broken off, and it stays closed."""
+
+    kind = "agents.host_closed"
+
+    run: str | None
+    host: str | None
+
+    def sentence(self) -> str:
+        return f"took the host{named(self.host)} back from the agent run{named(self.run)}"
+
+    def learn(self, index: TrailIndex, event: Event) -> None:
+        if self.run is None or self.host is None or (known := index.known_runs.get(self.run)) is None:
+            return
+        if self.host not in known.closed_hosts:
+            index.known_runs[self.run] = known._replace(closed_hosts=(*known.closed_hosts, self.host))
+
+
+KINDS: Final = (AgentStarted, FindingsDecided, AgentEnded, HostClosed)

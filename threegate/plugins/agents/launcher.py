@@ -25,7 +25,7 @@ from threegate.approval.signature import forget_unlocked
 from threegate.core import limits, removal
 from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable, is_disk_full
-from threegate.core.extras import Extra, require_extra
+from threegate.core.extras import require_extra
 from threegate.core.file_names import new_agent_run_id
 from threegate.core.plugins import require_plugin
 from threegate.core.secret_value import read_secret
@@ -38,12 +38,15 @@ from threegate.plugins.agents.continued_copy import TakenCopy, refuse_continuing
 from threegate.plugins.agents.disk_watch import DiskWatch, Space, hold_headroom, release_headroom, used_space
 from threegate.plugins.agents.door_tools import offered_tools
 from threegate.plugins.agents.file_findings import Finding
+from threegate.plugins.agents.host_watch import HostWatch
 from threegate.plugins.agents.kinds import AgentEnded, AgentStarted
 from threegate.plugins.agents.model_counts import ModelCounts, RelaySettings
 from threegate.plugins.agents.names_layer import names_work
 from threegate.plugins.agents.profile import Filled, Profile, Program, find_program, load_profile
 from threegate.plugins.agents.project_survey import Survey, scan_cache, survey
 from threegate.plugins.agents.propose import read_proposed, register_project
+from threegate.plugins.agents.reach.asked_hosts import REQUEST_HOST, withdraw_hosts
+from threegate.plugins.agents.reach.host_action import PORT
 from threegate.plugins.agents.read_folders import ReadFolder
 from threegate.plugins.agents.runs import RunFacts, all_runs, end_dead_runs, lock_ended, run_lock, thaw_forgotten
 from threegate.plugins.agents.secret_answers import Answers, keep_answers
@@ -56,10 +59,11 @@ from threegate.plugins.changes.make import MadeChangeSet
 from threegate.plugins.changes.projects import find_project
 from threegate.plugins.changes.registered_projects import project_remarks
 from threegate.plugins.changes.section import AgentsSettings
+from threegate.request.hosts import HostError, read_host
 from threegate.runners.jail import jail as jails
 from threegate.runners.jail import jail_trial
 from threegate.runners.jail.freezer import make_freezer, remove_freezer, thaw
-from threegate.runners.jail.host_log import HostLog, read_hosts
+from threegate.runners.jail.host_log import read_hosts
 from threegate.runners.jail.jail import Account, Bound, Jail, JailProcess
 from threegate.runners.jail.jail_cgroup import JailCgroup
 from threegate.runners.jail.side_process import SideProcess, listen, start_host_proxy
@@ -67,7 +71,6 @@ from threegate.trail import moves
 
 HOSTS_ACT: Final = "threegate-agent-hosts/1"
 _TERM: Final = re.compile(r"[A-Za-z0-9._+-]{1,64}").fullmatch
-_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?\.[a-z][a-z0-9-]{1,62}").fullmatch
 _SECRETS: Final = ("protected", "secret")
 """Reasons for which `--with` shows a path."""
 _NOT_COPIED: Final = {
@@ -78,8 +81,9 @@ _NOT_COPIED: Final = {
 _INSTRUCTIONS: Final = """\
 You work in a jail on a copy of the project. The only network access is your model. In here you may read, write, build
 and test without asking. Anything outside goes through the MCP server `threegate`: `propose_changes` asks a person to
-apply your changes to the project, `run_python` and `run_program` ask to run something outside. A person reads and
-signs each request; until then a call returns `pending`, and `wait` waits for it. A refusal says what to change.
+apply your changes to the project, `run_python` and `run_program` ask to run something outside, `request_host` asks for
+HTTPS to one host. A person reads and signs each request; until then a call returns `pending`, and `wait` waits for it.
+A refusal says what to change.
 """
 _DISK_REASONS: Final = {
     "disk_bytes": "it was ended: its files take more than {limits.disk_mb} MiB (agents.{name}.disk_mb)",
@@ -88,6 +92,8 @@ _DISK_REASONS: Final = {
     "disk_reserve": "it was ended: too little space is left on this disk; make room, for instance with: "
     "threegate agent remove RUN",
 }
+_ASK_FOR_IT: Final = f"ask for this host with the tool {REQUEST_HOST} of the MCP server threegate"
+"""What a refused connection says."""
 _PROXIED: Final = {
     **dict.fromkeys(("HTTPS_PROXY", "https_proxy"), f"http://127.0.0.1:{jails.HOSTS_PORT}"),
     **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
@@ -211,8 +217,7 @@ def _by_folder(paths: tuple[str, ...], plan: _Plan) -> dict[Path, list[str]]:
 def _plan(context: Context, wanted: Wanted) -> _Plan:
     settings = context.policy.settings
     profile = load_profile(wanted.profile, settings)
-    extras: tuple[Extra, ...] = ("agents", "mcp") if profile.url or wanted.hosts else ("mcp",)
-    require_extra("an agent", *extras)
+    require_extra("an agent", "agents", "mcp")
     require_plugin("an agent", "serve", settings.plugins.off)
     account = agent_account(wanted.account)
     if wanted.parent is not None:
@@ -221,8 +226,10 @@ def _plan(context: Context, wanted: Wanted) -> _Plan:
     root = refuse_project(wanted.project, context.workspace, context.workspace_id)
     program = find_program(profile, wanted.arguments)
     for host in wanted.hosts:
-        if not _HOST(host):
-            raise InvalidInput(f"--allow {host}: give the name of one host, in lower case, without port or path")
+        try:
+            read_host(host)
+        except HostError as error:
+            raise InvalidInput(f"--allow: {error}; give the name of one host, without port or path") from None
     if len(wanted.hosts) > limits.ALLOWLIST_ENTRIES:
         raise InvalidInput(f"--allow: at most {limits.ALLOWLIST_ENTRIES} hosts; each of them is a way out")
     read = []
@@ -335,6 +342,7 @@ class _Launch:
         self._actor, self._say, self._busy, self._stopped = actor, say, busy, stopped
         self._on_request: Callable[[], object] | None = requested
         self._counts = self._hosts = -1
+        self._proxy: SideProcess
         self._sides: list[SideProcess] = []
         self._process: JailProcess | None = None
         self._signed = b""
@@ -373,6 +381,7 @@ class _Launch:
         if not self._wanted.fresh:
             self._before = take_over_state(self._context.workspace, run, self._facts)
         if self._before is not None:
+            self._note(home=self._before.run_id)
             self._say(f"it continues with the home of run {self._before.run_id} (--fresh starts over)")
         write_files(run, Filled(plan.profile, str(plan.root), _INSTRUCTIONS), plan.account)
         for folder in (run.inbox, run.files):
@@ -469,6 +478,7 @@ class _Launch:
             launcher=os.getpid(),
             shown=self._wanted.shown,
             reading=tuple(map(str, plan.read)),
+            hosts=self._wanted.hosts,
             parent="" if self._wanted.parent is None else self._wanted.parent[0].run_id,
         )
 
@@ -579,13 +589,11 @@ class _Launch:
         plan, run = self._plan, self._run
         with listen(run.door, plan.account) as listener:
             self._keep(held, start_door(self._context.workspace, run, listener, plan.profile.wait_sec))
-        if self._wanted.hosts:
-            with listen(run.hosts, plan.account) as listener:
-                side, self._hosts = start_host_proxy(
-                    listener, [f"{host}:443" for host in self._wanted.hosts], self._cgroup.entered
-                )
-            held.callback(os.close, self._hosts)
-            self._keep(held, side)
+        with listen(run.hosts, plan.account) as listener:
+            targets = [f"{host}:{PORT}" for host in self._wanted.hosts]
+            self._proxy, self._hosts = start_host_proxy(listener, targets, self._cgroup.entered, hint=_ASK_FOR_IT)
+        held.callback(os.close, self._hosts)
+        self._keep(held, self._proxy)
         if not plan.profile.url:
             return
         bounds = plan.profile.limits
@@ -615,7 +623,8 @@ class _Launch:
         try:
             program, filled = self._plan.program, Filled(self._plan.profile, str(self._plan.root))
             words = [program.file, *map(filled.text, self._plan.profile.args), *program.arguments]
-            with DiskWatch(self._run, self._most) as watch:
+            hosts = HostWatch(self._context.workspace, self._run, self._proxy, self._wanted.hosts)
+            with hosts, DiskWatch(self._run, self._most) as watch:
 
                 def started(process: JailProcess) -> None:
                     self._note_jail(process)
@@ -682,7 +691,7 @@ class _Launch:
             Bound(run.results, "/run/results"),
             Bound(run.door, jails.DOOR),
             *((Bound(run.model, jails.MODEL),) if plan.profile.url else ()),
-            *((Bound(run.hosts, jails.HOSTS),) if self._wanted.hosts else ()),
+            Bound(run.hosts, jails.HOSTS),
             *self._copy.bound,
         ]
         term = os.environ.get("TERM", "")
@@ -692,7 +701,7 @@ class _Launch:
             "LANG": "C.UTF-8",
             "TERM": term if _TERM(term) else "dumb",
             "PATH": ":".join([*plan.program.path, "/usr/local/bin", "/usr/bin", "/bin"]),
-            **(_PROXIED if self._wanted.hosts else {}),
+            **_PROXIED,
             **{name: filled.text(value) for name, value in plan.profile.environment.items()},
         }
         return Jail(
@@ -751,6 +760,7 @@ class _Launch:
             if self._process is not None:
                 self._process.wait_empty()
             release_headroom(self._run)
+            withdraw_hosts(self._context.workspace, self._run)
             changes, commits = read_proposed(self._copy)
             keep_bases(self._copy, changes.rows)
         except ThreeGateError as error:
@@ -761,7 +771,7 @@ class _Launch:
             problem = f"interrupted before its changes were read; see: threegate agent show {self._run.run_id}"
         finished = Finished(self._run, code, changes, self._copy, self._facts, problem, commits)
         counts = ModelCounts.read(self._counts) if self._counts >= 0 else ModelCounts()
-        hosts = read_hosts(self._hosts) if self._hosts >= 0 else HostLog()
+        hosts = read_hosts(self._hosts)
         drafted = None
         try:
             drafted = propose(finished)
@@ -776,6 +786,7 @@ class _Launch:
                 bytes_in=counts.bytes_in,
                 tokens=counts.tokens,
                 reached=hosts.reached or None,
+                reached_bytes=hosts.reached_bytes or None,
                 refused=hosts.refused or None,
                 refused_unlisted=hosts.unlisted or None,
                 changed=len(changes.rows) if changes is not None else None,
@@ -801,7 +812,7 @@ class _Launch:
 def _clean(run: AgentRun) -> None:
     """Remove what is not needed after the end: headroom, sockets, and the overlay's work folder."""
     release_headroom(run)
-    for path in (run.door, run.model, run.hosts):
+    for path in (run.door, run.model, run.hosts, run.open_hosts):
         path.unlink(missing_ok=True)
     scratch = run.work / SCRATCH
     with suppress(OSError):

@@ -72,6 +72,10 @@ class RunFacts:
     """The paths of `--with`."""
     reading: tuple[str, ...] = ()
     """The folders of `--read`, by their real paths."""
+    hosts: tuple[str, ...] = ()
+    """The hosts of `--allow`."""
+    home: str = ""
+    """The run whose HOME this one took over."""
     tools: tuple[str, ...] = ()
     """Tools of added servers that it may call; empty: all of them."""
     parent: str = ""

@@ -28,7 +28,7 @@ def start_model_relay(
     counts = os.memfd_create("counts", os.MFD_CLOEXEC)
     descriptors = (listener.fileno(), counts)
     command = own_process("threegate.plugins.agents.model_relay", *map(str, descriptors))
-    kept = {name: os.environ[name] for name in ("PYTHONPATH", "SSL_CERT_FILE") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     process = start_side_process(command, descriptors, kept, cgroups=cgroups)
     assert process.stdin
     try:

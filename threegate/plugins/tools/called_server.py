@@ -10,6 +10,7 @@ of any size, calls back when a server asks, and over HTTP sends a call again.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -124,20 +125,22 @@ class CalledServer(ABC):
             self.close()
 
     def list_tools(self) -> tuple[PinnedTool, ...]:
-        """All pages of its list. Raises ServerError."""
+        """All pages of its list, in the time of one answer. Raises ServerError."""
         found: list[PinnedTool] = []
         cursor: str | None = None
         seen: set[str] = set()
         self.changed = False
+        until = time.monotonic() + limits.TOOLS_START_SECONDS
         while True:
-            page = self.ask("tools/list", {} if cursor is None else {"cursor": cursor})
+            left = max(0.0, until - time.monotonic())
+            page = self.ask("tools/list", {} if cursor is None else {"cursor": cursor}, seconds=left)
             found += self._tools_of(page.get("tools"))
             if len(found) > limits.TOOLS_PINNED or len({tool.name for tool in found}) != len(found):
                 raise self.broken("the server lists too many tools, or two with the same name")
             cursor = page.get("nextCursor")
             if cursor is None:
                 return tuple(found)
-            if not isinstance(cursor, str) or cursor in seen:
+            if not isinstance(cursor, str) or cursor in seen or len(seen) >= limits.TOOLS_PAGES:
                 raise self.broken("the server's list of tools has no end")
             seen.add(cursor)
 

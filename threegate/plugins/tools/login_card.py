@@ -52,7 +52,8 @@ def signed_items(oauth: OAuthLogin) -> Iterable[Item]:
         oauth.issuer, oauth.authorization_endpoint, oauth.token_endpoint, oauth.client_id, oauth.scopes, oauth.resource
     )
     yield Field("client has", "no secret" if oauth.authentication == "none" else f"a secret ({oauth.authentication})")
-    yield Field("answers", "must name the issuer" if oauth.iss else "may name the issuer")
+    names = "must name the issuer" if oauth.iss else "may name the issuer"
+    yield Field("answers", f"come to 127.0.0.1, any port, {oauth.redirect_path}; they {names}")
 
 
 def _login(

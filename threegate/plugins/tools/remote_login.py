@@ -36,6 +36,8 @@ class OAuthLogin:
     """What was asked for; a token for more is not accepted."""
     resource: _Url
     """What the tokens are for (RFC 8707)."""
+    redirect_path: Annotated[str, Field(pattern=r"^/[A-Za-z0-9_-]{1,64}$")]
+    """Of the client's address for answers, ``http://127.0.0.1:PORT``, whose port is another one each time."""
     iss: bool
     """Whether the authorization server promised to name itself in its answers (RFC 9207)."""
 

@@ -60,7 +60,9 @@ def pinned_command(words: Sequence[str], *, in_image: bool = False) -> tuple[str
 def _refuse_words(words: Sequence[str]) -> None:
     """A command line that pins nothing, wherever it runs. Raises Refused `tools_fetched`, InvalidInput."""
     if not words:
-        raise InvalidInput("no command; give it after --, as in: threegate tools add NAME -- /opt/server/bin/server")
+        raise InvalidInput(
+            "no command; give it after --, as in: threegate tools add NAME -- /opt/server/bin/server (or: --url)"
+        )
     if len(words) > limits.TOOLS_ARGUMENTS or any(
         len(word) > limits.TOOLS_ARGUMENT_CHARS or "\0" in word for word in words
     ):

@@ -22,6 +22,7 @@ from threegate.core import durable, limits
 from threegate.core.durable import disk_reserve
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
 from threegate.core.extras import require_extra
+from threegate.core.secretscan.scan import mask_secrets
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
@@ -288,6 +289,8 @@ def _elsewhere(wanted: WantedServer) -> Manifest:
     from threegate.plugins.tools.remote.guarded_http import checked_url
 
     checked_url(wanted.url, "--url")
+    if mask_secrets(wanted.url) != wanted.url:
+        raise InvalidInput("--url: has what looks like a secret, and is signed and shown; use --bearer or --header")
     return Manifest(
         server=wanted.name,
         argv=(),

@@ -28,7 +28,7 @@ from threegate.core.screen_parts import Section
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
 from threegate.plugins.tools.fresh_server import open_fresh
-from threegate.plugins.tools.login_command import AskedLogin, looked_at
+from threegate.plugins.tools.login_question import AskedLogin, log_in_again_here, looked_at
 from threegate.plugins.tools.manifest import Manifest, read_manifest, server_names
 from threegate.plugins.tools.process_states import count_processes
 from threegate.plugins.tools.server_card import difference_section, runs_where, server_sections
@@ -274,6 +274,19 @@ def remove(server: ServerName, name: NameOption = "", key: KeyOption = None, jso
         emit_json({"removed": server})
     else:
         say(f"removed {server}")
+
+
+@app.command("login")
+def login(server: ServerName, yes: YesOption = False, json_: JsonFlag = False) -> None:
+    """Log in to a server at a URL again, by your browser.
+
+    The first login is part of `threegate tools add NAME --url URL`. With --yes the link is printed, and no browser is
+    opened.
+
+    Example: threegate tools login tracker
+    """
+    context = open_context(workspace_here())
+    log_in_again_here(context.policy.settings, pinned(context, server), yes=yes, json_=json_)
 
 
 @app.command("test")

@@ -28,7 +28,16 @@ class HostLog(NamedTuple):
     @property
     def reached(self) -> tuple[str, ...]:
         """Names of the listed hosts to which a connection was made or tried."""
-        return tuple(_name(item) for item in self.destinations if item.allowed and item not in self.lacking)
+        return tuple(map(_name, self._reached))
+
+    @property
+    def reached_bytes(self) -> tuple[int, ...]:
+        """Bytes to and from each of them together, in their order."""
+        return tuple(item.bytes for item in self._reached)
+
+    @property
+    def _reached(self) -> list[Destination]:
+        return [item for item in self.destinations if item.allowed and item not in self.lacking]
 
     @property
     def refused(self) -> tuple[str, ...]:

@@ -8,7 +8,9 @@ bytes (`host_log`). At most AGENT_HOST_CONNECTIONS are open at a time, so the me
 
 Run as ``python -m threegate.runners.jail.host_proxy SOCKET LOG PAIR…``: two descriptors, of the listening socket and of
 the log file. With ``secret METHOD HOST PORT PATH CA_FILE`` after the pairs, the first line of stdin is the secret of
-that one request (`egress.secret_forwarder`). It exits when stdin closes.
+that one request (`egress.secret_forwarder`); with ``hint TEXT`` there, refusals end with TEXT. A further line of stdin
+is a new list of pairs, which replaces the one before: connections to a pair that is not in it any more are broken off,
+and then the line is written to stdout. It exits when stdin closes.
 """
 
 from __future__ import annotations
@@ -97,13 +99,23 @@ class Noted:
 
 
 class HostProxy:
-    """Answers the connections of one run. `targets` are pairs ``host:port``."""
+    """Answers the connections of one run. `targets` are pairs ``host:port``; `hint` is part of each refusal."""
 
-    def __init__(self, targets: Iterable[str], log: int, secret: OneRequest | None = None) -> None:
+    def __init__(self, targets: Iterable[str], log: int, secret: OneRequest | None = None, hint: str = "") -> None:
         self._targets = frozenset(targets)
         self._noted = Noted(log)
         self._secret = secret
+        self._forbidden = f"{_FORBIDDEN}: {hint}" if hint else _FORBIDDEN
         self._open = 0
+        self._to: dict[asyncio.Task[None], str] = {}
+        """The pair that each connection is for, once that is known."""
+
+    def allow(self, targets: Iterable[str]) -> None:
+        """Replace the list, and break off what leads elsewhere."""
+        self._targets = frozenset(targets)
+        for task, target in self._to.items():
+            if target not in self._targets:
+                task.cancel()
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of the run, to its end; one too many is closed before anything of it is read."""
@@ -111,30 +123,40 @@ class HostProxy:
             writer.close()
             return
         self._open += 1
+        task = asyncio.current_task()
+        assert task is not None
         try:
-            await self._serve(reader, writer)
+            await self._serve(task, reader, writer)
         except _RefusedError as refused:
             with suppress(OSError):
-                writer.write(f"HTTP/1.1 {refused}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".encode())
+                writer.write(_refusal(str(refused)))
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, h11.ProtocolError, ExceptionGroup):
             pass
+        except asyncio.CancelledError:
+            if task not in self._to or self._to[task] in self._targets:  # the whole process ends
+                raise
+            writer.transport.abort()  # what is still on its way does not arrive
         finally:
             self._open -= 1
+            self._to.pop(task, None)
             with suppress(OSError):
                 writer.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, task: asyncio.Task[None], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         async with asyncio.timeout(limits.AGENT_CONNECT_SECONDS):
             try:
                 asked = await _asked(reader)
             except (ValueError, h11.ProtocolError):
                 self._noted.refused("")
-                raise _RefusedError(_FORBIDDEN) from None
+                raise _RefusedError(self._forbidden) from None
             with_secret = self._is_secret(asked)
             if asked.target not in self._targets and not with_secret:
                 self._noted.refused(asked.target)
-                raise _RefusedError(_FORBIDDEN)
+                raise _RefusedError(self._forbidden)
+            self._to[task] = asked.target
             addresses = await self._addresses(asked)
             if not with_secret:
                 other = await _connected(addresses, asked.port)
@@ -198,8 +220,15 @@ class HostProxy:
                 both.create_task(carry(reader, other_writer, asked.connection.trailing_data[0]))
                 both.create_task(carry(other_reader, writer, b""))
         finally:
-            with suppress(OSError):
-                other_writer.close()
+            self._close(other_writer, asked)
+
+    def _close(self, writer: asyncio.StreamWriter, asked: Asked) -> None:
+        """Close the connection to a host; once that is not listed any more, with what was not sent yet."""
+        with suppress(OSError):
+            if asked.target in self._targets:
+                writer.close()
+            else:
+                writer.transport.abort()
 
     async def _plain(
         self,
@@ -254,8 +283,7 @@ class HostProxy:
             asking.cancel()
             with suppress(asyncio.CancelledError, OSError, h11.ProtocolError):
                 await asking
-            with suppress(OSError):
-                other_writer.close()
+            self._close(other_writer, asked)
 
     async def _with_secret(self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         assert asked.request is not None and self._secret is not None
@@ -281,6 +309,13 @@ class HostProxy:
 
 class _RefusedError(Exception):
     """Its text is the status line of the answer."""
+
+
+def _refusal(status: str) -> bytes:
+    """The answer to what is refused. Many clients show the status line alone, some the body."""
+    body = f"{status}\n"
+    head = f"HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: {len(body)}"
+    return f"{head}\r\n\r\n{body}".encode("ascii", "replace")
 
 
 async def _asked(reader: asyncio.StreamReader) -> Asked:
@@ -349,25 +384,33 @@ def _give_up_root() -> None:
 
 
 async def _until_stdin_ends(proxy: HostProxy, listener: socket.socket) -> None:
-    ended = asyncio.Event()
-    asyncio.get_running_loop().add_reader(0, lambda: None if os.read(0, 1) else ended.set())
+    lines = asyncio.StreamReader(limit=limits.HOST_LIST_BYTES)
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), open(0, "rb", closefd=False))  # noqa: SIM115
     start = asyncio.start_unix_server if listener.family == socket.AF_UNIX else asyncio.start_server
     async with await start(proxy.connection, sock=listener):
-        await ended.wait()
+        while line := await lines.readline():
+            proxy.allow(line.decode("ascii").split())
+            os.write(1, line)
 
 
 def main() -> None:
     """Serve until stdin closes."""
     listener, log, *targets = sys.argv[1:]
-    secret = None
+    secret, hint = None, ""
     if "secret" in targets:
         at = targets.index("secret")
         method, host, port, path, authorities = targets[at + 1 :]
         context = ssl.create_default_context(cafile=authorities)
         secret = OneRequest((method, host, int(port), path), context, _first_line())
         del targets[at:]
+    elif "hint" in targets:
+        at = targets.index("hint")
+        hint = targets[at + 1]
+        del targets[at:]
     _give_up_root()
-    asyncio.run(_until_stdin_ends(HostProxy(targets, int(log), secret), socket.socket(fileno=int(listener))))
+    proxy = HostProxy(targets, int(log), secret, hint)
+    asyncio.run(_until_stdin_ends(proxy, socket.socket(fileno=int(listener))))
 
 
 def _first_line() -> str:

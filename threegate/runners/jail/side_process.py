@@ -7,6 +7,7 @@ inherits only the descriptors it was given. One that holds what the jail sends i
 from __future__ import annotations
 
 import os
+import select
 import socket
 import ssl
 import subprocess
@@ -23,6 +24,7 @@ from threegate.runners.jail.jail import Account
 
 _BACKLOG: Final = 64
 _END_SECONDS: Final = 3.0
+ANSWER_SECONDS: Final = 5.0
 
 
 def listen(path: Path, account: Account) -> socket.socket:
@@ -51,6 +53,19 @@ class SideProcess:
         self.name = name
         self._process = process
 
+    def says(self, line: bytes) -> bytes:
+        """Write a line to its stdin and read its answer, a line of its stdout; empty if it has exited, or answers
+        nothing for ANSWER_SECONDS.
+        """
+        if self._process.stdin is None or self._process.stdout is None:
+            return b""
+        with suppress(OSError, ValueError):  # it was killed, or is being ended
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+            if select.select([self._process.stdout], [], [], ANSWER_SECONDS)[0]:
+                return self._process.stdout.readline()
+        return b""
+
     def died(self) -> str | None:
         """How it exited by itself; None while it is running."""
         code = self._process.poll()
@@ -60,6 +75,8 @@ class SideProcess:
 
     def end(self) -> None:
         """Ask it to exit: by closing its pipe, or with a signal."""
+        if self._process.stdout:
+            self._process.stdout.close()
         if self._process.stdin:
             with suppress(OSError):
                 self._process.stdin.close()
@@ -73,10 +90,14 @@ class SideProcess:
 
 
 def start_host_proxy(
-    listener: socket.socket, targets: Sequence[str], cgroups: Sequence[Path] = (), secret: SecretHeader | None = None
+    listener: socket.socket,
+    targets: Sequence[str],
+    cgroups: Sequence[Path] = (),
+    secret: SecretHeader | None = None,
+    hint: str = "",
 ) -> tuple[SideProcess, int]:
     """The proxy to allowed pairs ``host:port``, and a descriptor of its log, which the caller closes. Raises
-    Unavailable.
+    Unavailable. With a `hint`, which is part of its refusals, `allow_hosts` may change the list.
     """
     log = os.memfd_create("hosts", os.MFD_CLOEXEC)
     os.write(log, unlisted_line(0))
@@ -85,11 +106,13 @@ def start_host_proxy(
     if secret is not None:
         authorities = ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt"
         words += ["secret", secret.method, secret.host, str(secret.port), secret.path, authorities]
+    elif hint:
+        words += ["hint", hint]
     kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    command = own_process("threegate.runners.jail.host_proxy", *words)
+    stdout = subprocess.PIPE if hint else subprocess.DEVNULL
     try:
-        process = start_side_process(
-            own_process("threegate.runners.jail.host_proxy", *words), descriptors, kept, cgroups=cgroups
-        )
+        process = start_side_process(command, descriptors, kept, stdout=stdout, cgroups=cgroups)
     except Unavailable:
         os.close(log)
         raise
@@ -100,12 +123,21 @@ def start_host_proxy(
     return SideProcess("host proxy", process), log
 
 
+def allow_hosts(proxy: SideProcess, targets: Sequence[str]) -> bool:
+    """Give the proxy a new list, and whether it is in force: connections to what is not in it any more are broken off
+    then.
+    """
+    line = " ".join(targets).encode("ascii") + b"\n"
+    return proxy.says(line) == line
+
+
 def start_side_process(
     command: Sequence[str],
     descriptors: Sequence[int],
     environment: Mapping[str, str],
     *,
     stdin: int = subprocess.PIPE,
+    stdout: int = subprocess.DEVNULL,
     cgroups: Sequence[Path] = (),
 ) -> subprocess.Popen[bytes]:
     """Start it with this environment and these descriptors, in these cgroups (the files that a process id is written
@@ -115,7 +147,7 @@ def start_side_process(
         process = subprocess.Popen(
             ["/usr/bin/setpriv", "--pdeathsig", "KILL", *command],
             stdin=stdin,
-            stdout=subprocess.DEVNULL,
+            stdout=stdout,
             stderr=subprocess.DEVNULL,
             pass_fds=descriptors,
             env=environment,

@@ -274,9 +274,6 @@ def _plan(cls: Any) -> _Plan:
     return _plans[cls]
 
 
-_STRINGS = frozenset((str,))
-
-
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
@@ -290,14 +287,14 @@ def _flag(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _texts(value: object) -> tuple[str, ...] | None:
-    if not isinstance(value, (list, tuple)) or not _STRINGS.issuperset(map(type, value)):
+def _texts(value: object, kind: type = str) -> tuple[Any, ...] | None:
+    if not isinstance(value, (list, tuple)) or not {kind}.issuperset(map(type, value)):
         return None
     return tuple(value)
 
 
 def _digests(value: object) -> dict[str, str] | None:
-    if not isinstance(value, dict) or not _STRINGS.issuperset(map(type, value.values())):
+    if not isinstance(value, dict) or not {str}.issuperset(map(type, value.values())):
         return None
     return value
 
@@ -315,6 +312,7 @@ READERS: Final[Mapping[str, _Reader]] = {
     "bool | None": _flag,
     "bool": lambda value: value is True,
     "tuple[str, ...] | None": _texts,
+    "tuple[int, ...] | None": lambda value: _texts(value, int),
     "tuple[str, ...]": lambda value: _texts(value) or (),
     "Mapping[str, str] | None": _digests,
     "Mapping[str, str | None] | None": _paths,

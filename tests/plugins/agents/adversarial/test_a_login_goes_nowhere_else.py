@@ -238,7 +238,7 @@ def test_an_account_that_is_no_header_is_refused(client: Client, provider: ChatG
     assert set(provider.paths()) == {f"GET {IDENTITY}"}
 
 
-def test_the_login_is_read_anew_and_never_refreshed(client: Client, provider: ChatGPT, home: Path) -> None:
+def test_the_login_is_read_each_time_and_never_refreshed(client: Client, provider: ChatGPT, home: Path) -> None:
     """Codex renews it beside us, and the person logs in as somebody else; nothing of an old login is shown later."""
     first = log_in(home, "first")
     assert ask(client)[0] == 200

@@ -63,14 +63,18 @@ def test_the_longest_record_fits_a_line_of_the_trail() -> None:
         tuple(f"{letter}{number:03}".ljust(limits.HOST_CHARS, "x") + ":65535" for number in range(count))
         for letter, count in (("r", limits.ALLOWLIST_ENTRIES), ("n", limits.EGRESS_REFUSED))
     )
-    ended = AgentEnded(run="AR-1", reached=reached, refused=refused, refused_unlisted=10**6)
+    ended = AgentEnded(
+        run="AR-1", reached=reached, reached_bytes=(10**15,) * len(reached), refused=refused, refused_unlisted=10**6
+    )
     event = make_event(
         seq=1, time="2026-01-01T00:00:00.000Z", type="agent_ended", request_id=None, actor="x",
         data=ended.to_data(), prev="0" * 64,
     )  # fmt: skip
     assert len(event.data["reached"]) == limits.ALLOWLIST_ENTRIES and "cut_sha256" not in event.data
-    said = AgentEnded(run="AR-1", reached=("a.example",), refused=("b.example",), refused_unlisted=7).sentence()
-    assert "it reached a.example" in said and "refused 1 hosts and 7 more attempts" in said
+    said = AgentEnded(
+        run="AR-1", reached=("a.example",), reached_bytes=(12,), refused=("b.example",), refused_unlisted=7
+    ).sentence()
+    assert "it reached a.example (12 bytes)" in said and "refused 1 hosts and 7 more attempts" in said
 
 
 def test_a_log_of_nothing_is_read() -> None:

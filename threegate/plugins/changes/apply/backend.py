@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from threegate.core.settings import RunnersSettings, SecretReference, Settings
     from threegate.core.workspace import Workspace
     from threegate.plugins.changes.action import ProjectChange
-    from threegate.request.action import Action
     from threegate.request.model import Request
     from threegate.request.shown_whole import OpenInput
     from threegate.runners.interface import Runner
     from threegate.trail.index import TrailIndex
+    from threegate.trail.payloads.payload import Owner
 
 
 class Apply(RunningBackend):
@@ -61,14 +61,16 @@ class Apply(RunningBackend):
         with open_input(request.inputs[0]) as stream:
             return attention_of_change(stream, place)
 
-    def problem(self, workspace: Workspace, index: TrailIndex, action: Action) -> tuple[str, str] | None:
+    def problem(
+        self, workspace: Workspace, index: TrailIndex, request: Request, owner: Owner | None
+    ) -> tuple[str, str] | None:
         """Its project is not registered, or is another folder now; or nobody took this part of what it names."""
         from threegate.plugins.changes.action import ProjectChange
         from threegate.plugins.changes.projects import project_problem
         from threegate.plugins.changes.taken_parts import part_problem
 
-        assert isinstance(action, ProjectChange)
-        return project_problem(workspace, action.project) or part_problem(index, action)
+        assert isinstance(request.action, ProjectChange)
+        return project_problem(workspace, request.action.project) or part_problem(index, request.action)
 
     def input_items(self, bound: Bound, inputs: Sequence[Opened]) -> Mapping[str, tuple[Item, ...]]:
         from threegate.plugins.changes.change_screen import change_items, commit_items

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from threegate.core.workspace import Workspace
     from threegate.plugins.tools.action import ToolCall
     from threegate.request.action import Action
+    from threegate.request.model import Request
     from threegate.runners.interface import Runner
     from threegate.trail.index import TrailIndex
     from threegate.trail.payloads.payload import Owner
@@ -48,11 +49,13 @@ class Mcp(RunningBackend):
         with binding.trail.locked() as held:
             return requested_call(binding.workspace, held.index, binding.request.action, binding.owner)
 
-    def problem(self, workspace: Workspace, index: TrailIndex, action: Action) -> tuple[str, str] | None:
+    def problem(
+        self, workspace: Workspace, index: TrailIndex, request: Request, owner: Owner | None
+    ) -> tuple[str, str] | None:
         """What is pinned is another server or tool, or takes other arguments."""
         from threegate.plugins.tools.requested_call import call_problem
 
-        return call_problem(workspace, index, action)
+        return call_problem(workspace, index, request.action)
 
     def lacks(self, workspace: Workspace, settings: Settings, action: Action) -> DoctorLine | None:
         from threegate.plugins.tools.requested_call import call_lacks

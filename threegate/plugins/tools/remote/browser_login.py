@@ -81,18 +81,18 @@ def log_in(settings: Settings, plan: Plan, show_link: ShowLink, *, reach: Reach)
     path = FIXED_PATH if plan.client is not None else f"/{secrets.token_urlsafe(16)}"
     with CallbackListener(path) as listener:
         client = plan.client or register(plan.discovered, listener.redirect_uri, reach=reach)
-        oauth = login_of(plan.discovered, client)
+        oauth = login_of(plan.discovered, client, path)
         tokens = _visited(oauth, client.secret, listener, show_link, reach)
     if not oauth.scopes and tokens.scope:  # nobody named any: what was given is what will be signed
         oauth = replace(oauth, scopes=checked_scopes(tokens.scope.split()))
-    kept = KeptLogin(bound_to=bound_to(plan.url, oauth), redirect_path=path, client_secret=client.secret)
+    kept = KeptLogin(bound_to=bound_to(plan.url, oauth), client_secret=client.secret)
     _keep(TokenStore(settings, plan.server), kept, oauth, tokens)
     return oauth
 
 
 class Again:
-    """The same login with new tokens, for this account. Raises Refused: `login_account`, and `login_required` when what
-    is kept of its client was lost.
+    """The same login with new tokens, for this account. Raises Refused: `login_account`, and `login_required` when the
+    secret of its client was lost.
     """
 
     def __init__(self, settings: Settings, server: str, url: str, oauth: OAuthLogin) -> None:
@@ -101,14 +101,14 @@ class Again:
         self.store.check_account()
         with self.store.locked():
             kept = self.store.read(bound_to(url, oauth))
-        if kept is None:
+        if kept is None and oauth.authentication != "none":
             raise lost_client(server)
-        self.kept = kept
+        self.kept = kept or KeptLogin(bound_to=bound_to(url, oauth))
 
 
 def log_in_again(again: Again, show_link: ShowLink, *, reach: Reach) -> None:
     """Carry it out. Raises Refused, Unavailable."""
-    with CallbackListener(again.kept.redirect_path) as listener:
+    with CallbackListener(again.oauth.redirect_path) as listener:
         tokens = _visited(again.oauth, again.kept.client_secret, listener, show_link, reach)
     _keep(again.store, again.kept, again.oauth, tokens)
 

@@ -66,7 +66,7 @@ def register(discovered: Discovered, redirect_uri: str, *, reach: Reach) -> Clie
     return Client(made.client_id, made.authentication, made.client_secret or "")
 
 
-def login_of(discovered: Discovered, client: Client) -> OAuthLogin:
+def login_of(discovered: Discovered, client: Client, redirect_path: str) -> OAuthLogin:
     """What is to be signed."""
     server = discovered.server
     return OAuthLogin(
@@ -77,6 +77,7 @@ def login_of(discovered: Discovered, client: Client) -> OAuthLogin:
         authentication=client.authentication,
         scopes=discovered.scopes,
         resource=discovered.resource,
+        redirect_path=redirect_path,
         iss=server.authorization_response_iss_parameter_supported,
     )
 

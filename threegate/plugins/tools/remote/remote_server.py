@@ -233,7 +233,7 @@ class RemoteServer(CalledServer):
         except ServerError as error:
             error.reached = in_call and request.sent
             raise
-        except Refused as error:
+        except (Refused, Unavailable) as error:
             if in_call and request.sent:
                 raise ServerError("server_protocol", str(error), reached=True) from None
             raise

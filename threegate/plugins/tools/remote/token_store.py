@@ -32,8 +32,6 @@ class KeptLogin(Record):
 
     bound_to: str
     """`remote_login.bound_to`: what the tokens are for."""
-    redirect_path: str
-    """Where answers of this client arrive; it was registered with it."""
     client_secret: str = Field(default="", repr=False)
     access_token: str = Field(default="", repr=False)
     refresh_token: str = Field(default="", repr=False)
@@ -66,11 +64,10 @@ def login_problem(settings: Settings, manifest: LoginServer) -> str | None:
 
 
 def lost_client(server: str) -> Refused:
-    """What is kept of its client was lost, and with it the address that is registered for answers."""
+    """The secret of its client is not kept any more, so nobody can log in with this client."""
     return Refused(
         LOGIN_REQUIRED,
-        f"{server}: nothing is kept of its login; add it again: threegate tools remove {server}, then threegate tools "
-        "add",
+        f"{server}: the secret of its client was lost; type: threegate tools remove {server}, then add it again",
     )
 
 

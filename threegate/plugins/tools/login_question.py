@@ -1,4 +1,4 @@
-"""`threegate tools login`: a person logs in to a remote server, by their browser.
+"""What `threegate tools add --url` and `threegate tools login` show and ask of a person who logs in.
 
 What needs the extra mcp is imported where it is used: `threegate tools --help` works without it.
 """
@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from threegate.approval.shown.escaped_lines import render_sections
 from threegate.cli.invocation import (
-    JsonFlag,
-    argument,
-    context_here,
     emit_json,
     on_terminal,
     put,
@@ -23,7 +20,7 @@ from threegate.cli.invocation import (
     wants_json,
     warn,
 )
-from threegate.cli.signing_options import YesOption, ask
+from threegate.cli.signing_options import ask
 from threegate.core.errors import InvalidInput
 from threegate.core.extras import require_extra
 from threegate.core.screen_parts import Section
@@ -34,28 +31,12 @@ from threegate.plugins.tools.login_card import plan_sections, signed_items
 from threegate.plugins.tools.remote.header_files import kept_headers
 from threegate.plugins.tools.remote.token_store import TokenStore
 from threegate.plugins.tools.remote_login import KeptHeader, LoginServer, OAuthLogin, RemoteLogin
-from threegate.plugins.tools.tool_servers import LookedAt, WantedServer, look_at_new, pinned
+from threegate.plugins.tools.tool_servers import LookedAt, WantedServer, look_at_new
 
 if TYPE_CHECKING:
     from threegate.plugins.tools.remote.guarded_http import Reach
 
 _NEEDS = "a login to a remote server"
-
-
-def login(
-    server: Annotated[str, argument("NAME", "A remote server shown by `threegate tools list`.")],
-    yes: YesOption = False,
-    json_: JsonFlag = False,
-) -> None:
-    """Log in to a remote server again, by your browser.
-
-    The first login is part of `threegate tools add NAME --url URL`. With --yes the link is printed, and no browser is
-    opened.
-
-    Example: threegate tools login tracker
-    """
-    context = context_here()
-    log_in_again_here(context.policy.settings, pinned(context, server), yes=yes, json_=json_)
 
 
 @dataclass(frozen=True, slots=True)
