@@ -65,7 +65,11 @@ MCP = {
     "Output Expectations": "\nnone\n",
     "Risk Assessment": RISK,
 }
-REACH = {"Output Expectations": "\nnone\n", "Risk Assessment": RISK}
+REACH = {
+    "Arguments (JSON)": '\n```json\n{"why":"To fetch the rates."}\n```\n',
+    "Output Expectations": "\nnone\n",
+    "Risk Assessment": RISK,
+}
 MONTY = {
     "Code": "\n```python\nprint(1)\n```\n",
     "Inputs (JSON)": '\n```json\n{"limit": 3}\n```\n',

@@ -19,6 +19,7 @@ ELSEWHERE = {
     "daemon/log.py": "JSON lines and lines for the journal",
     "plugins/changes/apply/as_owner.py": "a child's answer to its parent, in JSON",
     "runners/era/keeper.py": "a program in a container",
+    "runners/jail/host_proxy.py": "a child's answers to its parent: the list that it was given",
     "plugins/tools/mcp/server_container.py": "a server's stderr, which its parent reads",
 }
 """Modules that may write to a standard stream, and why."""

@@ -816,6 +816,8 @@ LOGIN_SECONDS: Final = 300.0
 LOGIN_EARLY_SECONDS: Final = 60
 """So long before its end a token is refreshed: the call that gets it takes time."""
 LOGIN_EXPIRES_SECONDS: Final = 10 * 366 * 86400
+LOGIN_LOCK_SECONDS: Final = 30.0
+"""How long a call waits for another one that refreshes a token, which takes REMOTE_SECONDS at most."""
 LOGIN_FILE_BYTES: Final = 64 * KIB
 LOGIN_TOKEN_CHARS: Final = 16 * KIB
 """Of a token, and of a client's secret."""

@@ -50,8 +50,7 @@ class Plugin:
 
     def named(self, place: str) -> list[str]:
         """The names of what it gives at a place where each has one."""
-        start = f"{place}."
-        return [offer.removeprefix(start) for offer in self.offers if offer.startswith(start)]
+        return [offer.removeprefix(f"{place}.") for offer in self.offers if offer.startswith(f"{place}.")]
 
     def has_code(self) -> bool:
         """Whether its folder is there."""
@@ -279,7 +278,6 @@ def require_plugin(what: str, name: str, off: Collection[str]) -> None:
     """Raises Unavailable with one line if the plugin is off or absent, without which there is no `what`."""
     if name in off:
         raise Unavailable(f"{what} needs the plugin {name}, which {OFF}")
-    plugin = plugin_named(name)
-    absent = Plugin(name, "").why_absent() if plugin is None else plugin.why_absent()
+    absent = (plugin_named(name) or Plugin(name, "")).why_absent()
     if absent is not None:
         raise Unavailable(f"{what} needs the plugin {name}: {absent}")

@@ -79,9 +79,9 @@ def test_nothing_that_the_run_before_was_allowed_is_inherited(user: Person) -> N
     (tools / "t").write_text("a tool\n")
     user.own()
     run = first(user, "cat .env; echo stolen >>.env; echo x >>app.py", "--with", ".env", "--read", str(tools))
-    done = go_on(user, run, f"cat .env 2>/dev/null; cat {tools}/t 2>/dev/null; ls -A; env | grep -i proxy; true")
+    done = go_on(user, run, f"cat .env 2>/dev/null; cat {tools}/t 2>/dev/null; ls -A; true")
     assert "TOKEN" not in done.stdout and "a tool" not in done.stdout and ".env" not in done.stdout
-    assert "PROXY" not in done.stdout.upper() and ".env: not in this copy any more" in done.stderr
+    assert ".env: not in this copy any more" in done.stderr
     started = user.events("agent_started")[-1]
     assert not {"shown", "hosts"} & started.keys() and "in its copy: 1 changed (app.py)" in done.stderr
     done = go_on(user, newest(user), "cat .env", "--with", ".env")

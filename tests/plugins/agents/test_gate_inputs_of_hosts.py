@@ -17,7 +17,7 @@ from threegate.request.model import Request, exposure_of
 from threegate.request.render_draft import render_request
 from threegate.request.schema import request_schema_2
 
-ACCESS = HostAccess("api.example.com")
+ACCESS = HostAccess("api.example.com", "To fetch the rates.")
 READ = HasRead("/srv/app", shown=("secret.env",), reading=("/opt/sdk",), home="ar-1", parent="ar-2", results=3)
 SCHEMA = jsonschema.Draft202012Validator(request_schema_2())
 
@@ -49,6 +49,17 @@ def test_it_is_read_as_it_was_written() -> None:
             assert getattr(again, item.name) == getattr(found, item.name), item.name
 
 
+def words(text: str) -> str:
+    return request(REACH_KEYS, {**REACH, "Arguments (JSON)": f"\n```json\n{text}\n```\n"})
+
+
+def test_the_agents_words_may_mention_what_it_wants_to_install() -> None:
+    why = "To pip install requests, which the tests in /srv/app need; see https://pypi.org/project/requests."
+    found = read(words(f'{{"why":"{why}"}}'))
+    assert found.valid and found.request is not None and found.request.action == replace(ACCESS, why=why)
+    assert told(ACCESS.names())[0] == ("opens", "api.example.com") and len(told(ACCESS.names())) == 3
+
+
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
@@ -57,6 +68,14 @@ def test_it_is_read_as_it_was_written() -> None:
         (reach(host="93.184.216.34"), "TG179"),
         (reach(server="notes"), "TG170"),
         (reach(project="web"), "TG170"),
+        (words('{"why":"a\\nb"}'), "TG225"),
+        (words('{"why":""}'), "TG225"),
+        (words('{"why":1}'), "TG225"),
+        (words('{"reason":"a","why":"b"}'), "TG225"),
+        (words("[]"), "TG225"),
+        (words('{"why": "b"}'), "TG225"),
+        (words('{"why":"ghp_' + "a1B2" * 9 + '"}'), "TG501"),
+        (request(REACH_KEYS, {**REACH, "Arguments (JSON)": "\nnone\n"}), "TG224"),
         (reach(network="allowlist", network_allowlist="[a.example.com]"), "TG138"),
     ],
 )
@@ -71,7 +90,7 @@ def test_what_a_gate_asks_of_it() -> None:
     assert ACCESS.does == "lets its run send anything to api.example.com"
     assert ACCESS.never_granted and ACCESS.never_replayed and not ACCESS.grouped
     assert ACCESS.gate_arguments("/in", {}) == {"host": "api.example.com", "port": 443}
-    assert ACCESS.without_open() is ACCESS and ACCESS.texts() == () and list(ACCESS.body(())) == []
+    assert ACCESS.without_open() is ACCESS and [item.text for item in ACCESS.texts()] == ["To fetch the rates."]
     with pytest.raises(InvalidInput):
         BACKENDS["reach"].drafted("ls", "", None)
 

@@ -407,7 +407,7 @@ def make_certificates(folder: Path) -> tuple[Path, Path]:
 
 
 @contextmanager
-def serving(certificates: tuple[Path, Path]) -> Iterator[Servers]:
+def serving(certificates: tuple[Path, Path], address: tuple[str, int] = ("127.0.0.1", 0)) -> Iterator[Servers]:
     """Both servers until the block ends."""
     ca, chain = certificates
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -441,7 +441,7 @@ def serving(certificates: tuple[Path, Path]) -> Iterator[Servers]:
         def handle_error(self, request: object, client_address: object) -> None:
             """A client that does not like the certificate."""
 
-    listening = Listening(("127.0.0.1", 0), Handler)
+    listening = Listening(address, Handler)
     made = Servers(listening.server_address[1], _Issuer(), ca)
     made.resource |= {
         "resource": made.url, "authorization_servers": [made.issuer_url], "scopes_supported": ["read"],

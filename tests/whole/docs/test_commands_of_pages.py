@@ -40,11 +40,11 @@ NOT_RUN = {
     "threegate agent run codex --project ~/app --tools git --tools 'memory/read_*'": (
         "starts an agent: tests/plugins/agents/test_tools_of_a_run.py does it"
     ),
-    "threegate tools add pay --functions functions.json": (
-        "needs the page's file: tests/plugins/tools/end_to_end/test_decisions.py does what the page says"
-    ),
     "threegate tools test tracker": (
         "needs a server at a public address: tests/plugins/tools/end_to_end/test_remote_calls.py has one"
+    ),
+    "threegate tools add pay --functions functions.json": (
+        "needs the page's file: tests/plugins/tools/end_to_end/test_decisions.py does what the page says"
     ),
     "threegate settings images --rootfs ~/threegate-root": "downloads: tests/setup/test_root_folder.py does it",
     "threegate serve passkeys --make-ca": (

@@ -364,7 +364,9 @@ def close(
     host: Annotated[str, argument("HOST", "A host that it may reach, or that it asked for.")],
     json_: invocation.JsonFlag = False,
 ) -> None:
-    """Take a host back from a run: its connections are broken off, and it stays closed for the run.
+    """Take a host back from a run, and break off its connections.
+
+    It stays closed for the run.
 
     Example: threegate agent close ar-20261122 api.example.com
     """

@@ -82,8 +82,8 @@ _INSTRUCTIONS: Final = """\
 You work in a jail on a copy of the project. The only network access is your model. In here you may read, write, build
 and test without asking. Anything outside goes through the MCP server `threegate`: `propose_changes` asks a person to
 apply your changes to the project, `run_python` and `run_program` ask to run something outside, `request_host` asks for
-HTTPS to one host. A person reads and signs each request; until then a call returns `pending`, and `wait` waits for it.
-A refusal says what to change.
+HTTPS to one host (403 for a CONNECT: not open). A person reads and signs each request; until then a call returns
+`pending`, and `wait` waits for it. A refusal says what to change.
 """
 _DISK_REASONS: Final = {
     "disk_bytes": "it was ended: its files take more than {limits.disk_mb} MiB (agents.{name}.disk_mb)",

@@ -192,7 +192,7 @@ class HostProxy:
         addresses = [str(item[4][0]) for item in found]
         if not all(map(is_public, addresses)) or not set(addresses).isdisjoint(own_addresses()):
             self._noted.refused(asked.target)
-            raise _RefusedError(_FORBIDDEN)
+            raise _RefusedError(f"{_FORBIDDEN}: the address of this host is not public")
         self._noted.allowed(asked.target)  # before the connection is made
         return addresses
 
@@ -312,8 +312,8 @@ class _RefusedError(Exception):
 
 
 def _refusal(status: str) -> bytes:
-    """The answer to what is refused. Many clients show the status line alone, some the body."""
-    body = f"{status}\n"
+    """The answer to what is refused. Of what it says besides the status, clients show the line or the body."""
+    body = f"{status}\n" if ": " in status else ""
     head = f"HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: {len(body)}"
     return f"{head}\r\n\r\n{body}".encode("ascii", "replace")
 

@@ -205,6 +205,7 @@ def test_no_other_port_and_no_run_no_host(running: Running) -> None:
         asyncio.run(Door(running.workspace, None, 0).call("request_host", {"host": HOST, "why": "x"}, _nobody))
     with pytest.raises(InvalidInput, match=r"^why: is refused by TG"):
         running.ask(why="\u202e reversed")
+    assert running.ask(why="To pip install requests.")["status"] == "pending"
 
 
 def test_eight_are_open_and_one_more_is_refused(running: Running) -> None:
@@ -325,7 +326,7 @@ def test_a_proxy_that_died_opens_nothing(running: Running) -> None:
 def test_no_grant_covers_a_host() -> None:
     from tests.engine_fixtures import era_job
 
-    action = HostAccess(HOST).bound("ar-1", HasRead("/srv/app"))
+    action = HostAccess(HOST, "Because.").bound("ar-1", HasRead("/srv/app"))
     job = replace(era_job("true"), action=action, network=(), effective_risk="low")
     with pytest.raises(Refused, match="a grant never covers a host for an agent's run"):
         opened(job, [])

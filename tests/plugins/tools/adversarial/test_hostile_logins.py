@@ -7,6 +7,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import socket
+import socketserver
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -333,6 +335,34 @@ def test_a_callback_from_another_host(logins: LoginBench) -> None:
     assert logins.servers.asked == []
 
 
+def test_requests_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is too long or breaks off is closed, and the next one is heard."""
+    with CallbackListener("/path") as listener:
+        port = urlsplit(listener.redirect_uri).port or 0
+        for head in (b"GET /path", b"GET /path HTTP/1.1\r\n" + b"A: " + b"x" * limits.LOGIN_CALLBACK_BYTES):
+            with socket.create_connection(("127.0.0.1", port)) as browser:
+                browser.sendall(head)
+                browser.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(ConnectionResetError):
+                    assert browser.recv(1) == b""
+        assert follow(f"{listener.redirect_uri}?code=a") == 200 and listener.answer() == {"code": "a"}
+    monkeypatch.setattr(socketserver.TCPServer, "server_bind", _no_port)
+    with pytest.raises(Unavailable, match="127.0.0.1: the answer cannot be waited for there"):
+        CallbackListener("/path")
+
+
+def _no_port(self: object) -> None:
+    raise OSError(98, "Address already in use")
+
+
+@pytest.mark.parametrize(
+    "scopes", [["a b"], [""], ['a"'], ["a\\b"], ["é"], ["x" * 257], [f"s{number}" for number in range(257)]]
+)
+def test_scopes_that_cannot_be_asked_for(logins: LoginBench, scopes: list[str]) -> None:
+    assert "too many, too long, or none that can be asked for" in refusal(logins, scopes=scopes)
+    assert logins.links == []
+
+
 def test_no_answer_in_time(logins: LoginBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LOGIN_SECONDS", 0.2)
     logins.arrives = lambda location: []
@@ -428,8 +458,9 @@ def test_the_browser_opens_what_was_accepted(tmp_path: Path, monkeypatch: pytest
         open_browser(link, "https://other.example.com")
     assert open_browser(link, "https://auth.example.com")
     assert wait_until(seen.exists) and seen.read_text() == f"1\n{link}\n"
-    program.write_text("")
-    program.chmod(0o644)
+    program.write_bytes(b"\x7fELF")
+    assert not open_browser(link, "https://auth.example.com"), "it cannot be started"
+    program.unlink()
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not open_browser(link, "https://auth.example.com")
 

@@ -68,8 +68,15 @@ def workspace(tmp_path: Path) -> Workspace:
     return made
 
 
-def run(workspace: Workspace, manifest: Manifest, reach: Reach, *, seconds: int = PATIENT) -> Outcome:
-    """How a cleared call of the one tool ends, as the daemon makes it."""
+def run(
+    workspace: Workspace,
+    manifest: Manifest,
+    reach: Reach,
+    *,
+    seconds: int = PATIENT,
+    stop: threading.Event | None = None,
+) -> Outcome:
+    """How a cleared call of the one tool ends, as the daemon makes it; `stop` cancels it."""
     (workspace.tools / "little.json").write_bytes(manifest.to_bytes())
     folder = workspace.root / "run"
     shutil.rmtree(folder, ignore_errors=True)
@@ -81,7 +88,7 @@ def run(workspace: Workspace, manifest: Manifest, reach: Reach, *, seconds: int 
     control = SimpleNamespace(
         workspace=workspace,
         run_folder=folder,
-        cancelled=threading.Event(),
+        cancelled=stop or threading.Event(),
         interrupted=threading.Event(),
         lasting=None,
         ran=lambda: None,
@@ -195,6 +202,28 @@ def test_one_that_does_not_answer_has_its_time(
         assert ended.status == "interrupted" and time.monotonic() - began < 20
         assert "no answer in time" in ended.detail
         assert len(remote.came("tools/call")) == 1
+
+
+@pytest.mark.parametrize("version", [STATELESS, SESSION])
+@pytest.mark.parametrize(("asked", "status"), [("tools/list", "cancelled"), ("tools/call", "interrupted")])
+def test_cancelled_while_it_waits(
+    authority: Authority, workspace: Workspace, version: str, asked: str, status: str
+) -> None:
+    """Before the call nothing was done; in it nobody knows. Its session ends in both cases."""
+    stop = threading.Event()
+    with little_remote(authority, version=version) as remote:
+        manifest = pinned_remote(workspace, remote.url, authority.reach())
+        remote.heard.clear()
+
+        def wait(_: Heard) -> Iterator[bytes]:
+            stop.set()
+            yield from forever(remote, STREAM, b": keep\n\n")
+
+        remote.answers[asked] = wait
+        ended = run(workspace, manifest, authority.reach(), stop=stop)
+        assert ended.status == status, ended.detail
+        assert len(remote.came("tools/call")) == (asked == "tools/call")
+        assert len(remote.came("DELETE")) == (version == SESSION)
 
 
 def test_an_answer_whose_stream_does_not_end_is_an_answer(authority: Authority, workspace: Workspace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import pytest
 
 from tests.plugins.tools.authorization_server import Said, make_certificates
 from tests.plugins.tools.login_bench import NAME, LoginBench, open_logins
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.plugins.tools.remote_login import OAuthLogin
 
@@ -217,6 +218,17 @@ def test_a_file_that_cannot_be_trusted(logins: LoginBench, change: Callable[[Pat
     change(logins.file)
     assert required(logins, oauth) == "nobody is logged in"
     assert len(logins.servers.sent("/token")) == 1
+
+
+def test_a_process_that_keeps_the_lock(logins: LoginBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that was stopped in the middle: a call ends all the same."""
+    oauth = logins.log_in()
+    monkeypatch.setattr(limits, "LOGIN_LOCK_SECONDS", 0.2)
+    with logins.file.with_suffix(".lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(Unavailable, match=f"{NAME}: another process is busy with its login; try again"):
+            logins.headers(oauth)
+    assert logins.servers.is_valid(logins.token(oauth))
 
 
 def test_a_state_folder_that_cannot_be_written(logins: LoginBench, monkeypatch: pytest.MonkeyPatch) -> None:

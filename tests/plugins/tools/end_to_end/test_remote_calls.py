@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import missing
-from tests.plugins.tools.https_servers import NAME, Authority
+from tests.plugins.tools.https_servers import NAME, OTHER, Authority
 from tests.support import THREEGATE, Place, make_place, wait_until
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.call_draft import draft_call, tool_call
@@ -118,14 +118,14 @@ def ip(process: subprocess.Popen[bytes], *words: str) -> None:
 
 
 @contextmanager
-def world(folder: Path) -> Iterator[World]:
+def world(folder: Path, server: str = SERVER) -> Iterator[World]:
     if os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "nsenter", "ip"))):
         missing("network namespaces (root, util-linux and iproute2)")
     authority = Authority.make(folder)
     (folder / "server").mkdir()
     (folder / "server" / "description").write_text("File a bug.")
-    (folder / "server.py").write_text(SERVER)
-    (folder / "hosts").write_text(f"127.0.0.1 localhost\n{ADDRESS} {NAME} {NAME}.\n")
+    (folder / "server.py").write_text(server)
+    (folder / "hosts").write_text(f"127.0.0.1 localhost\n{ADDRESS} {NAME} {NAME}. {OTHER} {OTHER}.\n")
     with ExitStack() as held:
         ours = held.enter_context(namespace("cat"))
         words = (sys.executable, str(folder / "server.py"), str(folder / "server"), *authority.certificate())

@@ -24,8 +24,8 @@ class Reach(RunningBackend):
     """What each member is for is said where it is defined."""
 
     name = "reach"
-    sections = ("Output Expectations", "Risk Assessment")
-    closely = ()
+    sections = ("Arguments (JSON)", "Output Expectations", "Risk Assessment")
+    closely = ("Arguments (JSON)",)
     version = "2"
     keys = ("host",)
     lists: ClassVar[Mapping[str, Any]] = {"inputs": {"maxItems": 0}, "outputs_expected": {"maxItems": 0}}
@@ -39,9 +39,12 @@ class Reach(RunningBackend):
                 wrong("TG180", key, f"{key} must be left out of a request for a host")
 
     def read(self, reading: Reading) -> HostAccess | None:
-        from threegate.plugins.agents.reach.host_action import HostAccess
+        from threegate.plugins.agents.reach.host_action import HostAccess, check_why, why_of
 
-        return HostAccess(reading.values["host"]) if "host" in reading.values else None
+        # The agent's words may mention anything: what it would install, or a path.
+        words = reading.block("Arguments (JSON)", "TG224", "json", check_why, mentions_all=True)
+        why = None if words is None else why_of(words)
+        return None if why is None or "host" not in reading.values else HostAccess(reading.values["host"], why)
 
     def bind(self, binding: Binding) -> Bound:
         """The run that asks, and what it has read."""

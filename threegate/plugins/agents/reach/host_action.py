@@ -6,16 +6,35 @@ Invariant: a Job has the second form only, with the run that owns the draft; no 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Note
-from threegate.request.action import NO_CODE, Action, ActionText, Category, Risk
+from threegate.core import canonical, limits
+from threegate.core.screen_parts import LIMIT, Fact, Field, Item, Note, Quote
+from threegate.plugins.tools.call_section import check_arguments
+from threegate.request.action import NO_CODE, Action, ActionText, Category, Risk, fenced
 from threegate.request.exposure import NETWORK_REACHED, Exposure, Input
+from threegate.request.problem import Problem
 
 PORT: Final = 443
 """The one port that a run of an agent reaches of a host."""
+
+
+def check_why(text: str) -> tuple[Problem, ...]:
+    """Problems of the Arguments (JSON) of a request for a host. Never raises; linear time."""
+    if (wrong := check_arguments(text)) or why_of(text) is not None:
+        return wrong
+    return (Problem("TG225", 1, 1, f'write {{"why":"…"}}: one line of at most {limits.PURPOSE_CHARS} characters'),)
+
+
+def why_of(text: str) -> str | None:
+    """The agent's words in these arguments, which must be well-formed; None if they have another form."""
+    match json.loads(text):
+        case {"why": str(why), **others} if not others and 0 < len(why) <= limits.PURPOSE_CHARS and "\n" not in why:
+            return why
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +75,8 @@ class HostAccess(Action):
     never_replayed: ClassVar[str] = "opened a host for one run; that is not repeated for comparison"
     host: str
     """Its exact name."""
+    why: str
+    """The agent's words."""
 
     @property
     def does(self) -> str:
@@ -67,6 +88,7 @@ class HostAccess(Action):
     def names(self) -> Iterator[Item]:
         yield Field("opens", self.host)
         yield Fact("", f"port {PORT}, for the run that asks, until it ends")
+        yield Quote(self.why, "why, in the agent's words:", None, "the reason")
 
     def without_open(self) -> HostAccess:
         return self
@@ -86,24 +108,25 @@ class HostAccess(Action):
         return (("high", True, "its run may send there everything that it has read"),)
 
     def texts(self) -> tuple[ActionText, ...]:
-        return ()
+        return (ActionText("reason", self.why),)
 
     def body(self, inputs: Sequence[Input]) -> Iterator[str]:
-        yield from ()
+        words = canonical.canonical_bytes({"why": self.why}).decode()
+        yield from ("## Arguments (JSON)", "", *fenced(words, "json"))
 
     def exposure(self, workdir: str, inputs: Sequence[Input]) -> Exposure:
         reach = (f"{NETWORK_REACHED}{self.host}:{PORT}",)
         return Exposure("transparent", "no code of the request runs; what the run sends is not seen", (), reach)
 
     def meaning(self) -> dict[str, Any]:
-        return {**NO_CODE, "host": {"name": self.host, "port": PORT}}
+        return {**NO_CODE, "host": {"name": self.host, "port": PORT, "why": self.why}}
 
     def gate_arguments(self, workdir: str, shared: Mapping[str, Any]) -> dict[str, Any]:
         return {"host": self.host, "port": PORT}
 
     def bound(self, run: str, has_read: HasRead) -> BoundHostAccess:
         """The same for the run that asks."""
-        return BoundHostAccess(self.host, run, has_read)
+        return BoundHostAccess(self.host, self.why, run, has_read)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The request for a host, in a form that gate 1 accepts.
 
-Invariant: the result is a valid draft of version 2, or an error with the reason. Of its words only the purpose is the
-agent's.
+Invariant: the result is a valid draft of version 2, or an error with the reason. Of its words only the Arguments (JSON)
+are the agent's.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def draft_host(
     moment = now.astimezone(UTC).replace(microsecond=0)
     slug = f"host-{slug_of(host)[:36].strip('-')}-{secrets.token_hex(4)}"
     request = replace(
-        blank_draft(file_name(moment, slug), moment, "reach", HostAccess(host)),
+        blank_draft(file_name(moment, slug), moment, "reach", HostAccess(host, why)),
         requested_by=requested_by,
-        purpose=why,
+        purpose=f"Let this run of an agent connect to {host}.",
         time_limit_sec=min(_TIME_LIMIT_SEC, settings.max_time_sec),
         risk_level="high",
         justification="The run asks for this host, and can send there what it has read.",

@@ -30,6 +30,8 @@ _SCHEME: Final = re.compile(
 _SCOPE: Final = re.compile(r"[!#-\[\]-~]+")
 _SECRET: Final = re.compile(r"[!-~]+")
 _LINK: Final = re.compile(r"https://[A-Za-z0-9._~:/?\[\]@&=+,%-]+")
+_SAID: Final = re.compile(r"https://[!-~]{1,200}")
+"""What a message repeats of a URL that somebody else wrote."""
 _WORD: Final = re.compile(r"[a-z_]{1,40}")
 _Words = Annotated[list[str], Field(max_length=limits.LOGIN_SCOPES)]
 _Secret = Annotated[str, Field(pattern=rf"^{_SECRET.pattern}$", max_length=limits.LOGIN_TOKEN_CHARS)]
@@ -44,6 +46,12 @@ class Document(BaseModel):
     """Base of them: unknown members are of others, a null member is a missing one."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
+
+    def __repr__(self) -> str:
+        """Without values: one may be a token."""
+        return f"<{type(self).__name__}>"
+
+    __str__ = __repr__
 
     @classmethod
     def read(cls, data: bytes, what: str) -> Self:
@@ -94,7 +102,10 @@ class ServerMetadata(Document):
     def check(self, issuer: str) -> None:
         """Whether it is this issuer's, and good enough to log in. Raises Refused."""
         if self.issuer != issuer:
-            raise refused("the authorization server's metadata names another issuer than the one that was asked")
+            said = self.issuer if _SAID.fullmatch(self.issuer) else "no URL"
+            raise refused(
+                f"the authorization server's metadata names another issuer ({said}) than the server ({issuer})"
+            )
         checked_url(self.authorization_endpoint, "the authorization endpoint")
         check_plain(self.authorization_endpoint)
         checked_url(self.token_endpoint, "the token endpoint")

@@ -44,10 +44,10 @@ class Attempt:
 
 
 def register(discovered: Discovered, redirect_uri: str, *, reach: Reach) -> Client:
-    """A client of our own (RFC 7591). Raises Refused (`login_refused`, `url_refused`), Unavailable."""
+    """A client of our own (RFC 7591), where there is an endpoint for it. Raises Refused (`login_refused`,
+    `url_refused`), Unavailable.
+    """
     endpoint = discovered.server.registration_endpoint
-    if not endpoint:
-        raise refused("the authorization server registers no clients; register one there, then give --client-id")
     asked = OAuthClientMetadata(
         redirect_uris=[AnyUrl(redirect_uri)],
         token_endpoint_auth_method="none",  # noqa: S106 - the name of a method

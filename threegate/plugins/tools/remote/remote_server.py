@@ -43,6 +43,8 @@ _CODES: Final[Mapping[Why, str]] = {
 }
 _OTHER_PROTOCOL: Final = ("server_error", "server_protocol")
 """How a server answers to what is newer than it."""
+_CUT_OFF: Final = ("server_ended", "server_protocol")
+"""How an answer looks whose connection we ended."""
 
 Headers = Callable[[], tuple[tuple[str, str], ...]]
 """The kept headers of a server, such as its login's. Raises Refused `login_required`."""
@@ -67,7 +69,7 @@ class RemoteServer(CalledServer):
         self._version = ""
         self._lock = threading.Lock()
         self._request: Request | None = None
-        self._cancelled = False
+        self._cancelled = threading.Event()
 
     def __enter__(self) -> RemoteServer:
         self._kept = self._headers()
@@ -123,7 +125,7 @@ class RemoteServer(CalledServer):
 
     def cancel(self) -> None:
         with self._lock:
-            self._cancelled = True
+            self._cancelled.set()
             if self._request is not None:
                 self._request.stop()
 
@@ -210,7 +212,7 @@ class RemoteServer(CalledServer):
         body = canonical.canonical_bytes(message)  # in it the signed arguments, byte for byte
         request = Request(self.manifest.url, self.manifest.server, reach=self._reach)
         with self._lock:
-            if self._cancelled:
+            if self._cancelled.is_set():
                 raise ServerError("cancelled", "the call was cancelled")
             self._request = request
         typed = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")]
@@ -228,10 +230,12 @@ class RemoteServer(CalledServer):
                     self._begin_session(answer)
                 yield answer
         except ExchangeError as error:
-            code = "cancelled" if self._cancelled else _CODES[error.why]
+            code = "cancelled" if self._cancelled.is_set() else _CODES[error.why]
             raise ServerError(code, str(error), reached=in_call and request.sent) from None
         except ServerError as error:
             error.reached = in_call and request.sent
+            if self._cancelled.is_set() and error.code in _CUT_OFF:
+                error.code = "cancelled"
             raise
         except (Refused, Unavailable) as error:
             if in_call and request.sent:

@@ -25,6 +25,7 @@ from threegate.core.user_state import UserState
 from threegate.plugins.tools.remote_login import LoginServer, bound_to
 
 LOGIN_REQUIRED: Final = "login_required"
+_LOOK_SECONDS: Final = 0.05
 
 
 class KeptLogin(Record):
@@ -97,14 +98,20 @@ class TokenStore:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One at a time, of all threads and processes. Raises Unavailable."""
+        """One at a time, of all threads and processes. Raises Unavailable, also if another one keeps it: a call ends,
+        whatever a stopped process holds.
+        """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
             descriptor = os.open(self._state.folder / f"login-{self._server}.lock", flags, 0o600)
         except OSError as error:
             raise Unavailable(f"{self._server}: its login cannot be locked ({error.strerror})") from None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            until = time.monotonic() + limits.LOGIN_LOCK_SECONDS
+            while not _taken(descriptor):
+                if time.monotonic() > until:
+                    raise Unavailable(f"{self._server}: another process is busy with its login; try again")
+                time.sleep(_LOOK_SECONDS)
             yield
         finally:
             os.close(descriptor)
@@ -141,3 +148,11 @@ class TokenStore:
         """Remove it. Raises OSError."""
         with suppress(FileNotFoundError):
             durable.unlink(self._path)
+
+
+def _taken(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
