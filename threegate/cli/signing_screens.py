@@ -23,6 +23,7 @@ from threegate.review.group_screen import Group, render_group
 from threegate.review.reviewed_draft import Draft, ReviewedDraft
 from threegate.review.screen import render_reviewed_draft
 from threegate.review.show import Shown, show_request
+from threegate.review.status import WHOM
 from threegate.trail.event import class_of
 from threegate.trail.payloads.run_events import End
 
@@ -148,7 +149,8 @@ def tell_outcomes(workspace: Workspace, approved: Sequence[Promoted]) -> None:
         name, since, told = promoted.path.name, time.monotonic(), False
         try:
             for line in follow(workspace, show_request(workspace, name)):
-                if line.next == "operator" or (line.state != "running" and not workspace.daemon_lock_held()):
+                others = line.for_whom not in ("", WHOM["approved"])  # a person, or the program that makes the call
+                if others or (line.state != "running" and not workspace.daemon_lock_held()):
                     break
                 if not told and time.monotonic() - since > limits.DAEMON_END_SECONDS:
                     told = True

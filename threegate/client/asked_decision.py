@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 
 from threegate.core import canonical, limits
 from threegate.core.errors import InvalidInput, Refused, ThreeGateError, Unavailable
+from threegate.core.own_daemon import daemon_at_own_place, starts_by_itself
 from threegate.core.plugins import Place, require_plugin
 from threegate.core.workspace import Workspace, find_workspace
 from threegate.launch.approved_file import CALLER_ABSENT
@@ -76,7 +77,7 @@ class Decision:
         workspace = Workspace(Path(self.workspace))
         if line := would_wait(workspace):
             raise Unavailable(f"{self.request_id}: nothing was called: {line}")
-        with CallerHold(workspace, self.request_id) as hold:
+        with _daemon(workspace, self.request_id), CallerHold(workspace, self.request_id) as hold:
             tool, arguments = self._begin(workspace, hold)
             try:
                 if (tool, canonical.canonical_bytes(arguments).decode()) != (self.tool, self.arguments_json):
@@ -115,6 +116,18 @@ class Decision:
             if verdict is not None and verdict.state in ("finished", "refused"):
                 return str(verdict.reason)
         raise Unavailable(f"{self.request_id}: the end is not recorded; the next daemon records interrupted")
+
+
+@contextmanager
+def _daemon(workspace: Workspace, request_id: str) -> Iterator[None]:
+    """In a workspace where commands start the daemon, have one run for the block. Raises Unavailable."""
+    if not starts_by_itself(workspace):  # an account of its own cannot see whether one runs
+        yield
+        return
+    with daemon_at_own_place(workspace, workspace.load_settings()) as is_running:
+        if not is_running():
+            raise Unavailable(f"{request_id}: nothing was called: the daemon does not start; see: threegate run")
+        yield
 
 
 async def ask(

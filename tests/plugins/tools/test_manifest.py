@@ -21,8 +21,10 @@ from threegate.plugins.tools.manifest import (
     ServerFolder,
     differences,
     door_name,
+    functions_manifest,
     parse_manifest,
     read_manifest,
+    tool_of_list,
 )
 from threegate.trail.index import TrailIndex
 
@@ -162,3 +164,21 @@ def test_a_name_at_the_door_is_short_and_means_one_tool() -> None:
     for name in names:
         assert len(name) <= 40 and "__" in name and re.fullmatch(r"[A-Za-z0-9_-]+", name)
     assert door_name("My_Notes", "add") == "My_Notes__add"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"argv": ["/usr/bin/true"]}, {"account": "nobody"}, {"allow": ["a.example"]}, {"env": {"A": "b"}},
+        {"binds": [{"path": "/srv", "writable": False}]}, {"secrets": ["TOKEN"]}, {"program": {"/bin": "a" * 64}},
+        {"stateful": True}, {"image": f"sha256:{'a' * 64}"}, {"data": ["/srv"]}, {"place": "jail"}, {"place": "host"},
+        {"url": "https://a.example"},
+        {"initialize": {"protocolVersion": "1", "capabilities": None, "serverInfo": None, "instructions": None}},
+    ],
+)  # fmt: skip
+def test_functions_of_a_program_have_nothing_that_a_process_has(more: dict[str, Any]) -> None:
+    tool = tool_of_list({"name": "send", "description": "Pay.", "inputSchema": {"type": "object"}})
+    made = functions_manifest("pay", (tool,))
+    assert Manifest.parse(made.to_data()) == made
+    with pytest.raises(ValueError):  # noqa: PT011 - each for a reason of its own
+        Manifest.parse({**made.to_data(), **more})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support import Place, make_place
-from threegate.plugins.tools.manifest import Manifest, ServerFolder
+from threegate.plugins.tools.manifest import Manifest, ServerFolder, functions_manifest, tool_of_list
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,9 @@ def test_a_unit_is_opened_for_jails_only_where_a_server_was_added(place: Place) 
     folder = place.root / "tool-exec" / "tools"
     folder.mkdir(exist_ok=True)
     (folder / "broken.json").write_text("{}")  # what is none counts for nothing
+    assert place.run("settings", "service", "install", "--print", expect=0).out == before
+    tool = tool_of_list({"name": "send", "inputSchema": {"type": "object"}})
+    (folder / "pay.json").write_bytes(functions_manifest("pay", (tool,)).to_bytes())  # of which nothing is started
     assert place.run("settings", "service", "install", "--print", expect=0).out == before
     (folder / "notes.json").write_bytes(said.to_bytes())
     unit = place.run("settings", "service", "install", "--print", expect=0).out
