@@ -185,9 +185,10 @@ def _placed(workspace: Workspace, tool: str, text: str, mark: str, manifest_sha2
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 end = f"-{mark}{_SUFFIX}"
-                names = (name.removesuffix(".json") for name in os.listdir(workspace.verdicts))
-                found = [name for name in (*names, *os.listdir(workspace.inbox)) if name.endswith(end)]
-                if found:
+                with inbox.entries() as entries:
+                    names = [entry.name for entry in entries]
+                names += [name.removesuffix(".json") for name in os.listdir(workspace.verdicts)]
+                if found := [name for name in names if name.endswith(end)]:
                     return min(found)
                 [draft] = DRAFT.given().values()
                 arguments = canonical.loads_strict(text.encode(), max_bytes=limits.CALLER_GO_BYTES)
