@@ -213,7 +213,7 @@ def test_an_agent_that_is_not_there_names_what_installs_it(user: Person) -> None
 
 def test_without_a_key_the_setting_is_named(user: Person) -> None:
     user.settings('[agents.mine]\nprofile = "codex"\nprogram = "/bin/sh"\n')
-    one_line(user.run(profile="mine"), "agents.mine.key", "subscription")
+    one_line(user.run(profile="mine"), "agents.mine.key", "agents.mine.login")
 
 
 @pytest.mark.root

@@ -75,7 +75,7 @@ def test_nothing_without_a_bound_can_be_written(somebody: Person) -> None:  # no
     assert set(found["mounts"]) == {"/proc", "/tmp", "/dev/shm", *folders} | _DEVICES
     names = limits.AGENT_TMP_BYTES // limits.TMP_BYTES_PER_NAME
     assert found["tmpfs"] == {place: [limits.AGENT_TMP_BYTES, names] for place in ("/tmp", "/dev/shm")}
-    sockets = {"/run/door.sock"}
+    sockets = {"/run/door.sock", "/run/hosts.sock"}
     assert set(found["writable"]) - _DEVICES - sockets == set()
 
 

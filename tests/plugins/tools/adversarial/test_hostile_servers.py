@@ -22,13 +22,14 @@ from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.core.settings import Settings
 from threegate.judgement.judge import Clearance
-from threegate.plugins.tools.action import ToolCall
+from threegate.plugins.tools.action import JobServer, ToolCall
 from threegate.plugins.tools.mcp.runner import CallRunner
 from threegate.plugins.tools.server_process import Answer, ServerError, open_server
 from threegate.plugins.tools.server_start import Started
 from threegate.request.job import Job
 from threegate.runners.interface import Control
 
+HOST = JobServer("jail", ("/usr/bin/little",), (), (), ())
 MIB = 1 << 20
 
 
@@ -267,7 +268,7 @@ def test_how_a_call_of_a_hostile_server_ends(folder: Path, status: str, said: st
     (workspace.tools / "little.json").write_bytes(pinned.to_bytes())
     flag.touch()
     control = cast(Control, SimpleNamespace(cancelled=threading.Event(), interrupted=threading.Event()))
-    call = ToolCall("little", "echo", pinned.digest, "{}")
+    call = ToolCall("little", "echo", pinned.digest, "{}").bound(HOST)
     bounds = SimpleNamespace(time_sec=1 if source.endswith("pass") else 60)
     job, clearance = cast(Job, SimpleNamespace(limits=bounds)), cast(Clearance, None)
     ended = CallRunner(Settings())._ended(workspace, clearance, job, call, control)
@@ -310,7 +311,7 @@ def test_one_that_cannot_be_ended_was_called_all_the_same(
     monkeypatch.setattr(Started, "end", stays)
     control = cast(Control, SimpleNamespace(cancelled=threading.Event(), interrupted=threading.Event()))
     job = cast(Job, SimpleNamespace(limits=SimpleNamespace(time_sec=20)))
-    call = ToolCall("little", "echo", pinned.digest, "{}")
+    call = ToolCall("little", "echo", pinned.digest, "{}").bound(HOST)
     ended = CallRunner(Settings())._ended(workspace, cast(Clearance, None), job, call, control)
     assert ended.status == status and "Nothing was called" not in ended.detail
     assert ("did not end" in ended.detail) is (status == "succeeded")
