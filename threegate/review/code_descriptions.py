@@ -96,6 +96,7 @@ OTHERS: Final[dict[str, str]] = {
     "interrupted": "the daemon or its worker ended while it ran: `threegate draft --again ID` asks again",
     "folder_replaced": "a folder of the workspace is a link or is missing: restore the folder (`threegate doctor`)",
     "id_taken": "another account's file used the proposal's request_id first: change the proposal",
+    "in_use": "another process or thread uses this decision (decisions.md)",
     "caller_absent": "waiting: the program that makes this call has not used its decision yet (decisions.md)",
     "no_backend": "waiting: the sandbox is not available (`threegate doctor`)",
     "not_approved": "it is a draft: use `threegate reject ID`",

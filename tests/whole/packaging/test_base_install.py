@@ -140,7 +140,7 @@ REFUSED = {
     "settings cluster x": "the plugin cluster needs the extra cluster",
     "serve worker --broker amqps://b --operators o --identity i": "the plugin cluster needs the extra cluster",
     "settings notify": "a notice needs the extra notify",
-    "agent run generic --project ../project -- sh": "an agent needs the extra mcp",
+    "agent run generic --project ../project -- sh": "an agent needs the extras agents and mcp",
 }
 """Commands that need an extra, and how their one line begins."""
 
