@@ -250,7 +250,15 @@ def test_an_address_that_is_not_public_gets_nothing(api: Api, certificates: tupl
     assert api.came == []
     made.shutdown()
     made.server_close()
-    for address in ("10.0.0.1", "169.254.169.254", "100.64.0.1", "192.168.1.1", "0.0.0.0", "224.0.0.1"):
+    for address in (
+        "10.0.0.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "192.168.1.1",
+        "0.0.0.0",
+        "224.0.0.1",
+        "168.63.129.16",
+    ):
         assert not secret_forwarder.public(address)
     assert secret_forwarder.public("140.82.112.5")
 

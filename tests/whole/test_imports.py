@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import Place, make_place, monty_draft
+from threegate.core.public_address import METADATA4, NOT_PUBLIC4
 from threegate.runners.egress import secret_forwarder, secret_header
 
 LOADED = """
@@ -66,6 +67,7 @@ def test_showing_and_approving_a_draft_without_contracts_loads_nothing_heavy(pla
 
 def test_the_forwarder_is_named_without_loading_it() -> None:
     assert secret_forwarder.LISTEN[1] == secret_header.FORWARD_PORT
+    assert [*NOT_PUBLIC4, *METADATA4] == secret_forwarder.NOT_PUBLIC
     assert secret_header.forwarder_source() == Path(secret_forwarder.__file__).read_bytes()
 
 

@@ -29,9 +29,17 @@ _REQUEST_HEADERS = ("Accept", "Content-Type", "User-Agent", "X-GitHub-Api-Versio
 _ANSWER_HEADERS = ("Content-Type", "Location", "ETag", "Retry-After", "X-GitHub-Request-Id")
 
 
+NOT_PUBLIC = (
+    "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 "
+    "192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4 "
+    "169.254.169.0/24 169.254.170.0/24 100.100.100.200/32 192.0.0.192/32 168.63.129.16/32"
+).split()
+"""NOT_PUBLIC4 and METADATA4 of `core.public_address`, which this file cannot import where it runs."""
+
+
 def public(address: str) -> bool:
-    """Whether an address may be the host's: not a private, loopback, link-local, shared or reserved one."""
-    return ipaddress.ip_address(address).is_global and not ipaddress.ip_address(address).is_multicast
+    """Whether an IPv4 address may be the host's: no private, local or reserved one, and none where a cloud answers."""
+    return not any(ipaddress.IPv4Address(address) in ipaddress.IPv4Network(network) for network in NOT_PUBLIC)
 
 
 _ESCAPED = re.compile(rb"(?<!\\)\\+(?:(?:u00|x)([0-9A-Fa-f]{2})|/)|%(?:25)*([0-9A-Fa-f]{2})")
