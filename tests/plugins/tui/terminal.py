@@ -33,7 +33,7 @@ def rows(app: OperatorApp) -> list[str]:
     return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
 
 
-async def until(pilot: Pilot[None], condition: Callable[[], bool], seconds: float = 30) -> None:
+async def until(pilot: Pilot[None], condition: Callable[[], bool], seconds: float = 120) -> None:
     """Wait until something holds."""
     end = time.monotonic() + seconds
     while not condition():
