@@ -105,6 +105,7 @@ def test_a_change_whose_process_is_stopped_fails_and_is_reverted(tmp_path: Path,
     assert picture(case.project) == case.before
 
 
+@pytest.mark.soak
 def test_a_change_that_cannot_be_reverted_either_is_reverted_by_the_next_start(tmp_path: Path) -> None:
     """The record does not say that nothing was changed, and what is needed for reverting is kept."""
     case = Case(tmp_path)

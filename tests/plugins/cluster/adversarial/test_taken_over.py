@@ -403,6 +403,7 @@ def wait_event(cluster: Cluster, request: str, kind: str) -> None:
     )
 
 
+@pytest.mark.soak
 def test_a_daemon_killed_between_the_job_and_its_answer_ends_each_request_once(cluster: Cluster) -> None:
     """Killed where it had sent three jobs: one that its worker has not read, one that has its start token, and one that
     runs. What the workers say about them afterwards gets no token and no second end. The one that was not read keeps
