@@ -23,12 +23,13 @@ FLAGS = (
     "--disable-features=Translate,OptimizationHints,MediaRouter --remote-debugging-pipe"
 ).split()
 
+_LIBC = ctypes.CDLL(None)  # loaded here: a child of a process with threads must not wait for the loader's lock
+
 
 def _without_netlink() -> None:
     """In the child: no socket of the family AF_NETLINK, by a filter of system calls. Chromium then does not learn of
     interfaces that come and go, as with each container of other tests; it would end what it is loading.
     """
-    ours = ctypes.CDLL(None, use_errno=True)
     socket_call = {"x86_64": 41, "aarch64": 198}[platform.machine()]
     load, equal, answer = 0x20, 0x15, 0x06
     steps = (
@@ -42,8 +43,8 @@ def _without_netlink() -> None:
     kept = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(kept))
     no_new_privileges, seccomp, by_filter = 38, 22, 2
-    assert ours.prctl(no_new_privileges, 1, 0, 0, 0) == 0
-    assert ours.prctl(seccomp, by_filter, program) == 0
+    assert _LIBC.prctl(no_new_privileges, 1, 0, 0, 0) == 0
+    assert _LIBC.prctl(seccomp, by_filter, program) == 0
 
 
 class Chromium:
