@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import long_form, slow
+from tests.conftest import slow
 from tests.crash.crashing import (
     ROUNDS,
     SAMPLE,
@@ -45,9 +45,9 @@ def test_killed_at_some_operations(folder: Path, turn: int) -> None:
     killed_at_some(folder, {name: ALL[name] for name in list(ALL)[turn::4]})
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", long_form(ALL, "tests.crash.scenarios:recovery"))
+@pytest.mark.parametrize("name", ALL)
 def test_killed_at_every_operation(folder: Path, name: str) -> None:
     killed(folder, name, ALL[name], 850)
 

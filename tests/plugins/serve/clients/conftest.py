@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -27,11 +28,25 @@ def npm(folder: Path, *arguments: str, expect: int = 0) -> str:
 
 @pytest.fixture(scope="session")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The client, built in a copy that holds only what is tracked; the packages come from the npm registry."""
+    """The client, built in a copy that holds only what is tracked; the packages come from the npm registry. All
+    workers of a run have the same one, which the first makes.
+    """
     for program in ("node", "npm"):
         if not shutil.which(program):
             missing(f"{program} (apt-get install nodejs npm)")
-    root = tmp_path_factory.mktemp("typescript")
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "typescript"
+    root.mkdir(exist_ok=True)
+    with (root / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not (root / "built").exists():
+            build(root)
+            (root / "built").touch()
+    return root / "clients" / "typescript"
+
+
+def build(root: Path) -> None:
+    """Copy, install and compile it."""
     listed = subprocess.run(
         ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-co", "--exclude-standard", "clients/typescript", "schemas"],  # noqa: E501
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -39,7 +54,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in [*listed, *(f"tests/data/{path.name}" for path in (ROOT / "tests/data").glob("*.jsonl"))]:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, root / name)
-    shutil.copytree(ROOT / "examples", root / "examples")
+    shutil.copytree(ROOT / "examples", root / "examples", dirs_exist_ok=True)
     folder = root / "clients" / "typescript"
 
     def attempt() -> str:
@@ -51,4 +66,3 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     assert not (error := asked_again(attempt)), error
     npm(folder, "run", "build")
-    return folder

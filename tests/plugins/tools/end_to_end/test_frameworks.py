@@ -45,7 +45,6 @@ class Program:
         self._environment["THREEGATE_WORKSPACE"] = str(pay.place.root)
         found = self._run(ROOT / "examples/decisions" / f"{ADAPTERS[name]}.py")
         pay.pin(json.loads(found.communicate(timeout=120)[0]), "refresh")
-        pay.calls.unlink(missing_ok=True)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start it."""
@@ -69,6 +68,11 @@ def pay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Functions]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def nothing_called_yet(pay: Functions) -> None:
+    pay.calls.unlink(missing_ok=True)
+
+
 def drafts(pay: Functions) -> list[Path]:
     """Those that were checked."""
     verdicts = pay.place.root / "tool-exec/verdicts"
@@ -88,9 +92,12 @@ def status(pay: Functions, request_id: str) -> str:
     return str(pay.place.verdict(f"{request_id}.md")["reason"])
 
 
-@pytest.mark.parametrize("name", ["agents_model", "pydantic_model"])
-def test_a_call_waits_for_a_person_and_is_made_as_it_was_signed(pay: Functions, python: Path, name: str) -> None:
-    program = Program(pay, python, name)
+@pytest.fixture(scope="module", params=["agents_model", "pydantic_model"])
+def program(pay: Functions, python: Path, request: pytest.FixtureRequest) -> Program:
+    return Program(pay, python, request.param)
+
+
+def test_a_call_waits_for_a_person_and_is_made_as_it_was_signed(pay: Functions, program: Program) -> None:
     running = program.start(PAID)
     request_id = decide(pay, "approve")
     out, err = running.communicate(timeout=120)
@@ -98,9 +105,7 @@ def test_a_call_waits_for_a_person_and_is_made_as_it_was_signed(pay: Functions, 
     assert pay.called() == ['["acme", 1200]'] and status(pay, request_id) == "succeeded"
 
 
-@pytest.mark.parametrize("name", ["agents_model", "pydantic_model"])
-def test_a_rejected_call_is_not_made_and_the_model_is_told(pay: Functions, python: Path, name: str) -> None:
-    program = Program(pay, python, name)
+def test_a_rejected_call_is_not_made_and_the_model_is_told(pay: Functions, program: Program) -> None:
     running = program.start('{"to": "eve", "cents": 7}')
     decide(pay, "reject")
     out, err = running.communicate(timeout=120)
@@ -108,9 +113,7 @@ def test_a_rejected_call_is_not_made_and_the_model_is_told(pay: Functions, pytho
     assert pay.called() == []
 
 
-@pytest.mark.parametrize("name", ["agents_model", "pydantic_model"])
-def test_an_exception_of_the_function_is_on_record(pay: Functions, python: Path, name: str) -> None:
-    program = Program(pay, python, name)
+def test_an_exception_of_the_function_is_on_record(pay: Functions, program: Program) -> None:
     running = program.start('{"to": "nobody", "cents": 7}')
     request_id = decide(pay, "approve")
     assert "LookupError" in running.communicate(timeout=120)[1] and running.returncode == 1
