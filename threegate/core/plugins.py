@@ -239,11 +239,14 @@ class Place(Generic[T]):
 
     def named(self, name: str) -> T:
         """What is given under this name. Raises KeyError."""
-        return Place[T](f"{self.name}.{name}").of(self.names()[name])
+        plugin = self.listed()[name]
+        if plugin.why_absent() is not None:
+            raise KeyError(name)
+        return Place[T](f"{self.name}.{name}").of(plugin)
 
     def all_named(self) -> dict[str, T]:
         """What is given here by plugins that are there, by its name."""
-        return {name: self.named(name) for name in self.names()}
+        return {name: Place[T](f"{self.name}.{name}").of(plugin) for name, plugin in self.names().items()}
 
     def of(self, plugin: Plugin) -> T:
         """What the plugin gives here. Its code must be there."""
