@@ -98,11 +98,16 @@ def slow(*values: Any, **more: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow, **more)
 
 
+def soak(*values: Any, **more: Any) -> Any:
+    """For `parametrize`: a case that adds little to those that run always or with the slow tests: the long form."""
+    return pytest.param(*values, marks=pytest.mark.soak, **more)
+
+
 def long_form(values: Iterable[str], *but: str) -> list[Any]:
     """For `parametrize` of slow tests: `but` run with them, and all other values only in the long form."""
     cases = list(values)
     assert set(but) <= set(cases)
-    return [case if case in but else pytest.param(case, marks=pytest.mark.soak) for case in cases]
+    return [case if case in but else soak(case) for case in cases]
 
 
 _LONG_REST = 6

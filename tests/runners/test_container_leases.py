@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import few, slow
+from tests.conftest import slow, soak
 from tests.engine_fixtures import clearance, control, docker, era_job, era_runner
 from tests.runners.watched import AT_WORK, Watched
 from tests.support import wait_until
@@ -48,18 +48,15 @@ def init_of(workspace: str) -> Path:
 
 @pytest.mark.parametrize(
     ("code", "runtime", "cpu"),
-    few(
-        [
-            (SLEEP, "runc", "1"),
-            (ORPHANS, "runc", "0.5"),
-            (BUSY, "runc", "0.2"),
-            (SIGNALS, "runc", "1"),
-            (FLOOD, "runc", "1"),
-            (SLEEP, "runsc", "1"),
-            ("import os; os.kill(1, 19)\n" + SLEEP, "runsc", "1"),
-        ],
-        2,
-    ),
+    [
+        (SLEEP, "runc", "1"),
+        (ORPHANS, "runc", "0.5"),
+        slow(BUSY, "runc", "0.2"),
+        soak(SIGNALS, "runc", "1"),
+        soak(FLOOD, "runc", "1"),
+        soak(SLEEP, "runsc", "1"),
+        slow("import os; os.kill(1, 19)\n" + SLEEP, "runsc", "1"),
+    ],
     ids=lambda value: value if value in ("runc", "runsc") else "",
 )
 def test_its_watcher_stands_still_and_the_container_ends(code: str, runtime: str, cpu: str, tmp_path: Path) -> None:
@@ -81,7 +78,7 @@ def test_its_watcher_stands_still_and_the_container_ends(code: str, runtime: str
         watched.close()
 
 
-@pytest.mark.parametrize("code", ["", slow("import os, threading\nthreading.Thread(target=spin, daemon=True).start()")])
+@pytest.mark.parametrize("code", ["", soak("import os, threading\nthreading.Thread(target=spin, daemon=True).start()")])
 def test_beats_keep_a_run_for_longer_than_its_lease(code: str, era_runner: EraRunner, tmp_path: Path) -> None:
     steer = control(tmp_path)
     steer.lease_sec = 4

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import soak
 from tests.plugins.agents.people import Person
 from tests.plugins.agents.test_what_comes_out import own_project, sign
 from threegate.core import limits
@@ -188,7 +189,7 @@ os.rename = dying
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "renames"), [("plain", 0), ("plain", 1), ("plain", 2), ("overlay", 2)])
+@pytest.mark.parametrize(("kind", "renames"), [soak("plain", 0), ("plain", 1), soak("plain", 2), ("overlay", 2)])
 def test_a_launcher_that_is_killed_while_it_takes_the_copy_gives_it_back(user: Person, kind: str, renames: int) -> None:
     """Whoever looks next returns it: the work is where it was, and can be proposed and continued."""
     if kind == "overlay":

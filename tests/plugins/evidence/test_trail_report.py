@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import slow
+from tests.conftest import soak
 from tests.trail.populated import populate
 from tests.trail.workspaces import make_workspace
 from tests.whole.trail.everything import make_everything
@@ -102,7 +102,7 @@ def test_a_browser_shows_it_and_its_search_finds(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.parametrize("count", [50, slow(5000)])
+@pytest.mark.parametrize("count", [50, soak(5000)])
 def test_screenshots_light_and_dark_and_print(tmp_path: Path, count: int) -> None:
     workspace, _ = populate(tmp_path / "ws", count)
     out = tmp_path / "report.html"

@@ -41,11 +41,11 @@ E, F, M = "everything", "disk", "graph"
 LINK = {"data": "data:text/plain,hello", "name": "hello.gz"}
 CALLS = (
     Asked(E, "get-annotated-message", {"messageType": "error", "includeImage": True}),
-    Asked(E, "get-structured-content", {"location": "Chicago"}),
-    Asked(E, "get-resource-links", {"count": 2}),
+    soak(E, "get-structured-content", location="Chicago"),
+    soak(E, "get-resource-links", count=2),
     Asked(E, "get-env"),
     Asked(E, "gzip-file-as-resource", {**LINK, "outputType": "resource"}),
-    Asked(E, "simulate-research-query", {"topic": "bees"}),
+    soak(E, "simulate-research-query", topic="bees"),
     Asked(F, "read_media_file", {"path": "$F/dot.png"}),
     Asked(F, "read_text_file", {"path": "/etc/passwd"}),
     Asked(F, "edit_file", {"path": "$F/a.txt", "edits": [{"oldText": "one", "newText": "two"}]}, True),

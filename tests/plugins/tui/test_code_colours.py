@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.pilot import Pilot
 
-from tests.conftest import slow
+from tests.conftest import slow, soak
 from tests.plugins.changes.branches import Branching, branching
 from tests.plugins.tui.changes_to_read import app_of, space_to_the_end
 from tests.plugins.tui.terminal import drive, open_first, rows, until
@@ -112,9 +112,9 @@ def test_colours_come_and_change_no_character(slow_to_lex: Branching, size: tupl
     [
         slow("time.sleep(600)"),
         LOADED + "time.sleep(600)",
-        slow(LOADED + "sys.exit()"),
+        soak(LOADED + "sys.exit()"),
         LOADED + ESCAPES,
-        slow(LOADED + LESS),
+        soak(LOADED + LESS),
     ],
     ids=["never ready", "hangs", "dies", "escapes in a token", "tokens are less than the text"],
 )

@@ -11,7 +11,7 @@ from rich.text import Text
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from tests.conftest import slow
+from tests.conftest import slow, soak
 from tests.plugins.changes.branches import Branching, branching
 from tests.plugins.tui.changes_to_read import SCATTERED, ManyFiles, app_of, read_whole, space_to_the_end
 from tests.plugins.tui.terminal import drive, open_first, rows, until
@@ -58,7 +58,7 @@ def test_ten_files_are_read_whole_in_few_presses(ten: Branching, size: tuple[int
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "most"), [((200, 50), 12), ((120, 40), 20), ((80, 24), 30)])
+@pytest.mark.parametrize(("size", "most"), [soak((200, 50), 12), soak((120, 40), 20), ((80, 24), 30)])
 def test_as_many_edits_far_from_each_other(size: tuple[int, int], most: int) -> None:
     change = ManyFiles(10, SCATTERED)
     with change.drafted() as here:

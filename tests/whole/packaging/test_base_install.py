@@ -159,8 +159,8 @@ def test_what_needs_an_extra_names_it_in_one_line(place: Place, only_base: dict[
     assert done.returncode == 0, done.stderr
     said = dict(part.split("\n", 1) for part in done.stderr.split("== ")[1:])
     for line, begins in REFUSED.items():
-        extra = begins.split()[-1]
-        assert said[line] == f"threegate: {begins}: pip install 'threegate[{extra}]'\n3\n", line
+        extras = ",".join(begins.partition(" extra")[2].removeprefix("s").removeprefix(" ").split(" and "))
+        assert said[line] == f"threegate: {begins}: pip install 'threegate[{extras}]'\n3\n", line
 
 
 def test_a_service_for_era_says_it_before_it_is_installed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

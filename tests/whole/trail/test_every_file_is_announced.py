@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.acts.bench_workspace import DATA, Bench, make_bench
-from tests.conftest import slow
+from tests.conftest import soak
 from tests.whole.trail.everything import Caller, leave_claimed, make_everything
 from threegate.audit.audit_verify import verify_workspace
 from threegate.audit.folder_audit import EXEMPT
@@ -151,7 +151,7 @@ def _outside(path: Path) -> Path:
 CHANGES = (flip, flip_last, empty, Path.unlink, link, hard_link, fifo)
 
 
-@pytest.mark.parametrize("every", [12, slow(2), pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("every", [12, soak(1)])
 @pytest.mark.parametrize("change", CHANGES)
 def test_no_changed_or_removed_file_passes(workspace: Workspace, change: Callable[[Path], None], every: int) -> None:
     """Some files in each way; the slow form every other one, the long form each."""
