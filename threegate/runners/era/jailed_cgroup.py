@@ -51,11 +51,10 @@ class RunCgroups:
             return None
         return cls(tuple(made))
 
-    def enter(self, *pids: int) -> None:
-        """Move processes into all of them. Raises OSError."""
+    def enter(self, pid: int) -> None:
+        """Move a process into all of them. Raises OSError."""
         for folder in self.folders:
-            for pid in pids:
-                (folder / "cgroup.procs").write_text(str(pid))
+            _write(folder / "cgroup.procs", pid)
 
     def close(self) -> None:
         """Remove them; their processes were killed."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -28,6 +28,7 @@ from threegate.runners.interface import Status
 from threegate.runners.jail.jail import Account, run_as_account
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 MEMINFO: Final = Path("/proc/meminfo")
 _turn = threading.Lock()
@@ -43,11 +44,11 @@ class HeldLimits(Protocol):
     peak: int | None
     """Bytes."""
 
-    def enter(self, pids: Sequence[int]) -> None:
-        """Set them for the first process of the jail and the one that waits to become the command. Raises OSError.
+    def enter(self, pid: int) -> None:
+        """Set them for the first process of the jail, which has started no other yet. Raises OSError."""
 
-        Both, because a run may change the memory of the first one, which has the same account.
-        """
+    def open(self, inside: int) -> None:
+        """Hold what `look` needs of the jail, whose root is the descriptor `inside`. Raises OSError."""
 
     @property
     def rlimits(self) -> Mapping[str, int]:
@@ -80,8 +81,11 @@ class CgroupLimits:
         self.cpu_ms: int | None = None
         self.peak: int | None = None
 
-    def enter(self, pids: Sequence[int]) -> None:
-        self._groups.enter(*pids)
+    def enter(self, pid: int) -> None:
+        self._groups.enter(pid)
+
+    def open(self, inside: int) -> None:
+        """Cgroups are looked at from outside."""
 
     def read_back(self, walls: Walls, job: Job, pid: int) -> None:
         self._files = CgroupFiles.of(pid)
@@ -98,15 +102,15 @@ class CgroupLimits:
 
 
 class WatchedLimits:
-    """Without cgroups. `proc` is the jail's own /proc, `volumes` its writable file systems: descriptors."""
+    """Without cgroups."""
 
     refused_forks = 0
 
-    def __init__(self, bounds: JobLimits, account: Account, proc: int, volumes: Iterable[int]) -> None:
+    def __init__(self, bounds: JobLimits, account: Account) -> None:
         self._bounds = bounds
         self._account = account
-        self._proc = proc
-        self._volumes = tuple(volumes)
+        self._proc = -1
+        self._volumes: list[int] = []
         data = 2 * bounds.memory_mb * limits.MIB + limits.JAILED_DATA_BYTES
         self.rlimits: Mapping[str, int] = {"nproc": bounds.processes, "data": data}
         self._cores = _take_cores(whole_cores(bounds.cpu))
@@ -114,14 +118,18 @@ class WatchedLimits:
         self.cpu_ms: int | None = None
         self.peak: int | None = None
 
-    def enter(self, pids: Sequence[int]) -> None:
-        for pid in pids:
-            try:
-                os.sched_setaffinity(pid, self._cores)
-            except PermissionError:
-                run_as_account(self._account, ["/usr/bin/taskset", "-pc", ",".join(map(str, self._cores)), str(pid)])
-            # The machine's last memory is never taken from anything else.
-            Path(f"/proc/{pid}/oom_score_adj").write_text("1000", encoding="ascii")
+    def enter(self, pid: int) -> None:
+        try:
+            os.sched_setaffinity(pid, self._cores)
+        except PermissionError:
+            run_as_account(self._account, ["/usr/bin/taskset", "-pc", ",".join(map(str, self._cores)), str(pid)])
+        # The machine's last memory is never taken from anything else.
+        Path(f"/proc/{pid}/oom_score_adj").write_text("1000", encoding="ascii")
+
+    def open(self, inside: int) -> None:
+        self._proc = os.open("proc", FOLDER, dir_fd=inside)
+        for name in ("out", "tmp", "dev/shm"):
+            self._volumes.append(os.open(name, FOLDER, dir_fd=inside))
 
     def read_back(self, walls: Walls, job: Job, pid: int) -> None:
         found = Path(f"/proc/{pid}/limits").read_text(encoding="ascii", errors="replace")
@@ -154,7 +162,9 @@ class WatchedLimits:
         return None
 
     def close(self) -> None:
-        """Nothing was made."""
+        for descriptor in (self._proc, *self._volumes):
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def _resident(self, name: str) -> int:
         with suppress(OSError, ValueError, IndexError):

@@ -1,7 +1,8 @@
 """The sandbox without an engine: runs a request's argv in bubblewrap, in the jail of `runners/jail`.
 
-A run is started up to a gate: a shell in the finished jail that waits for one line. Meanwhile its limits are set and
-everything is read back from outside. Then it becomes the command.
+The limits are set for the jail's first process before that starts anything, while the jail is still being made. A run
+is started up to a gate: a shell in the finished jail that waits for one line. There everything is read back from
+outside. Then it becomes the command.
 
 Invariant: no byte of the request's code runs before every restriction was read back; if this process dies, the gate
 never opens, or the kernel kills the jail. /out is collected when no process of the run is left, through a descriptor
@@ -16,7 +17,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -34,6 +35,7 @@ from threegate.runners.era.era_probe import era_probe_job
 from threegate.runners.era.jailed_cgroup import RunCgroups
 from threegate.runners.era.jailed_egress import Egress, egress_missing, open_egress
 from threegate.runners.era.jailed_limits import (
+    FOLDER,
     CgroupLimits,
     HeldLimits,
     WatchedLimits,
@@ -89,7 +91,6 @@ _WALLS: Final = {
 }
 _WRITABLE: Final = {"/out", "/tmp", "/dev/shm", "/proc"}
 _DEVICES: Final = {f"/dev/{name}" for name in "full null pts random tty urandom zero".split()}
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK_SECONDS: Final = 2.0
 _FILTERS: Final = 2
 """Seccomp programs of a jail."""
@@ -167,7 +168,7 @@ class BubblewrapRunner:
         """Whether a jail can be made here at all: once for each process, not before each start."""
         jail = self._jail(root, None, JobLimits("1", 64, 1))
         try:
-            process, door, _ = _gated(jail, ["/bin/true"])
+            process, door, _ = _gated(jail, ["/bin/true"], lambda _: None)
         except Unavailable as error:
             return str(error)
         door.close()
@@ -209,8 +210,8 @@ class BubblewrapRunner:
                 secret = secret_for(job, self._secrets) if job.network else None
                 run = JailedRun(job, control, self._account, secret, require_readback=self._settings.require_readback)
                 stack.callback(run.close)
-                run.start(self._jail(root, work / "in", job.limits))
-                run.execute(by_cgroup=self.by_cgroup)
+                run.start(self._jail(root, work / "in", job.limits), by_cgroup=self.by_cgroup)
+                run.execute()
                 run.collect(control.run_folder / "out")
                 return run.outcome()
         except (StagingError, Unavailable) as error:
@@ -271,26 +272,29 @@ class JailedRun:
         self._started: datetime | None = None
         self._finished: datetime | None = None
 
-    def start(self, jail: Jail) -> None:
-        """Start it up to the gate. Raises Unavailable: nothing can have run."""
-        process, door, pid = _gated(jail, command_words(self._job))
+    def start(self, jail: Jail, *, by_cgroup: bool) -> None:
+        """Start it up to the gate, in its limits. Raises Unavailable: nothing can have run."""
+
+        def limited(first: int) -> None:
+            self._held = held = self._limits(by_cgroup=by_cgroup)
+            held.enter(first)
+            own = _rlimits(self._job.limits) if self._account.is_own else {}
+            set_rlimits(self._account, first, {**held.rlimits, **own})
+
+        process, door, pid = _gated(jail, command_words(self._job), limited)
         self._process, self._door, self._pid = process, door, pid
         self._stack.callback(_end, process)
         self._stack.callback(door.close)
 
-    def execute(self, *, by_cgroup: bool) -> None:
-        """Set the limits, read everything back, open the gate, watch until the end. Raises Unavailable."""
-        process, door = self._process, self._door
-        assert process is not None and door is not None
+    def execute(self) -> None:
+        """Read everything back, open the gate, watch until the end. Raises Unavailable."""
+        process, door, held = self._process, self._door, self._held
+        assert process is not None and door is not None and held is not None
         try:
             command = self._opened(os.pidfd_open(self._pid))
             inside = self._opened(os.open(f"/proc/{self._pid}/root", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            self._out = self._opened(os.open("out", _FOLDER, dir_fd=inside))
-            self._held = self._limits(inside, by_cgroup=by_cgroup)
-            pids = (process.first_pid, self._pid)
-            self._held.enter(pids)
-            rlimits = {**self._held.rlimits, **(_rlimits(self._job.limits) if self._account.is_own else {})}
-            set_rlimits(self._account, pids, rlimits)
+            self._out = self._opened(os.open("out", FOLDER, dir_fd=inside))
+            held.open(inside)
             self._read_back(process)
         except (OSError, ValueError, KeyError, StopIteration) as error:
             self._ended = ("failed", f"limits_not_enforced: the limits could not be read back ({error}).")
@@ -308,7 +312,7 @@ class JailedRun:
         if (late := self._control.lease_over()) is not None:
             self._ended = ("interrupted", late)
             return
-        self._watch = JailedWatch(self._job, self._control, process, command, self._held)
+        self._watch = JailedWatch(self._job, self._control, process, command, held)
         self._stack.callback(self._watch.close)
         begins = datetime.now(UTC)
         try:
@@ -329,16 +333,9 @@ class JailedRun:
         self._stack.callback(os.close, descriptor)
         return descriptor
 
-    def _limits(self, inside: int, *, by_cgroup: bool) -> HeldLimits:
+    def _limits(self, *, by_cgroup: bool) -> HeldLimits:
         groups = RunCgroups.make(self._job.limits) if by_cgroup else None
-        held: HeldLimits
-        if groups is not None:
-            held = CgroupLimits(groups)
-        else:
-            proc = self._opened(os.open("proc", _FOLDER, dir_fd=inside))
-            volumes = [self._opened(os.open(name, _FOLDER, dir_fd=inside)) for name in ("out", "tmp", "dev/shm")]
-            held = WatchedLimits(self._job.limits, self._account, proc, volumes)
-        return held
+        return WatchedLimits(self._job.limits, self._account) if groups is None else CgroupLimits(groups)
 
     def _read_back(self, process: JailProcess) -> None:
         """Everything that holds, as the kernel shows it from outside. Raises OSError."""
@@ -449,8 +446,11 @@ def _rlimits(bounds: JobLimits) -> dict[str, int]:
     return {"nofile": bounds.open_files, "fsize": bounds.file_bytes, "core": 0, "memlock": 0, "msgqueue": 0}
 
 
-def _gated(jail: Jail, words: list[str]) -> tuple[JailProcess, socket.socket, int]:
+def _gated(
+    jail: Jail, words: list[str], limited: Callable[[int], None]
+) -> tuple[JailProcess, socket.socket, int]:
     """Start `words` up to the gate: bubblewrap, our end of the gate's socket, and the process that waits there.
+    `limited` is that of `Jail.start`.
 
     Its number is the kernel's word, not its own: it comes with the line that it writes. Raises Unavailable.
     """
@@ -464,6 +464,7 @@ def _gated(jail: Jail, words: list[str]) -> tuple[JailProcess, socket.socket, in
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 begin=False,
+                limited=limited,
             )
     except BaseException:  # Ctrl-C, too: nobody else knows of this descriptor
         door.close()

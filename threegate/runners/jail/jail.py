@@ -18,7 +18,7 @@ import resource
 import select
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,7 +56,6 @@ _SYSTEM: Final = frozenset("bin dev etc lib lib32 lib64 libx32 proc run sbin usr
 """Folders of the jail's root that it has itself."""
 
 _ENTERING: Final = 'while [ "$1" != : ]; do echo $$ >"$1" || exit 3; shift; done; shift; exec "$@"'
-_PRLIMITS: Final = 'pids=$1; shift; for pid in $pids; do /usr/bin/prlimit --pid="$pid" "$@" || exit; done'
 _MASKED_FILES: Final = ("keys", "key-users", "kcore", "latency_stats", "sched_debug", "timer_list", "timer_stats")
 _MASKED_FOLDERS: Final = ("acpi", "asound", "scsi")
 _READ_ONLY: Final = ("bus", "fs", "irq", "pressure", "sys", "sysrq-trigger")
@@ -419,6 +418,9 @@ class Jail:
             line += ["--symlink", target, path]
         return line
 
+    def _limit_processes(self, first: int) -> None:
+        set_rlimits(self.account, first, {"nproc": self.processes})
+
     def start(
         self,
         argv: Sequence[str],
@@ -428,9 +430,11 @@ class Jail:
         stderr: int | IO[bytes] | None,
         begin: bool = True,
         terminal: bool = False,
+        limited: Callable[[int], None] | None = None,
     ) -> JailProcess:
         """Start `argv` in the jail; it dies with this process. With `terminal`, its stdin becomes the agent's
-        controlling terminal.
+        controlling terminal. `limited` gets the number of the jail's first process before that starts anything, so
+        that whatever it sets there holds for all; None sets `processes`.
 
         Call it from the main thread: the kernel kills the jail with the thread that started it. Raises Unavailable.
         """
@@ -462,9 +466,8 @@ class Jail:
                 with suppress(ValueError, KeyError, ProcessLookupError):
                     process.first_pid = json.loads(read.read())["child-pid"]
                     process.first = os.pidfd_open(process.first_pid)
-                    if not self.gated:
-                        # It is bubblewrap's own, but of the same account: the program may change its memory.
-                        set_rlimits(self.account, [process.first_pid], {"nproc": self.processes})
+                    # It is bubblewrap's own, but of the same account: the program may change its memory.
+                    (limited or self._limit_processes)(process.first_pid)
                     go.write(b"g")  # the program is not started before its first process has its limits
             except OSError as error:
                 process.wait_empty()
@@ -475,18 +478,17 @@ class Jail:
             return process
 
 
-def set_rlimits(account: Account, pids: Sequence[int], wanted: Mapping[str, int]) -> None:
-    """Set these limits of processes of the account, by their names in prlimit(1). Raises OSError.
+def set_rlimits(account: Account, pid: int, wanted: Mapping[str, int]) -> None:
+    """Set these limits of a process of the account, by their names in prlimit(1). Raises OSError.
 
     Root needs a capability for it that containers lack; the account itself needs none.
     """
     try:
-        for pid in pids:
-            for name, limit in wanted.items():
-                resource.prlimit(pid, getattr(resource, f"RLIMIT_{name.upper()}"), (limit, limit))
+        for name, limit in wanted.items():
+            resource.prlimit(pid, getattr(resource, f"RLIMIT_{name.upper()}"), (limit, limit))
     except PermissionError:
         options = [f"--{name}={limit}" for name, limit in wanted.items()]
-        run_as_account(account, ["/bin/sh", "-c", _PRLIMITS, "limits", " ".join(map(str, pids)), *options])
+        run_as_account(account, ["/usr/bin/prlimit", f"--pid={pid}", *options])
 
 
 def run_as_account(account: Account, words: list[str]) -> None:
