@@ -278,8 +278,7 @@ class JailedRun:
         def limited(first: int) -> None:
             self._held = held = self._limits(by_cgroup=by_cgroup)
             held.enter(first)
-            own = _rlimits(self._job.limits) if self._account.is_own else {}
-            set_rlimits(self._account, first, {**held.rlimits, **own})
+            set_rlimits(self._account, first, held.rlimits)
 
         process, door, pid = _gated(jail, command_words(self._job), limited)
         self._process, self._door, self._pid = process, door, pid
@@ -446,9 +445,7 @@ def _rlimits(bounds: JobLimits) -> dict[str, int]:
     return {"nofile": bounds.open_files, "fsize": bounds.file_bytes, "core": 0, "memlock": 0, "msgqueue": 0}
 
 
-def _gated(
-    jail: Jail, words: list[str], limited: Callable[[int], None]
-) -> tuple[JailProcess, socket.socket, int]:
+def _gated(jail: Jail, words: list[str], limited: Callable[[int], None]) -> tuple[JailProcess, socket.socket, int]:
     """Start `words` up to the gate: bubblewrap, our end of the gate's socket, and the process that waits there.
     `limited` is that of `Jail.start`.
 

@@ -66,6 +66,8 @@ namespaces, and a namespace is the agent's account's.
 
 _STAGING: Final = """
 set -e
+[ -z "$1" ] || read -r go <"$1"
+shift
 /usr/bin/mount -a -T "$1"
 cd "$2"
 : >empty
@@ -81,10 +83,12 @@ while [ "$1" != : ]; do
 done
 shift
 cd /
-exec /usr/bin/env -i "$@"
+unset PWD OLDPWD SHLVL
+exec "$@"
 """
-"""Mount what the first table lists, then the files of the second, if there is one, on the names up to `:`; then, up to
-the next `:`, mount an overlay of such numbers on each name. A table, because each mount program takes 2 ms.
+"""Wait for a line from the first file, if there is one. Then mount what the first table lists, then the files of the
+second, if there is one, on the names up to `:`; then, up to the next `:`, mount an overlay of such numbers on each
+name. A table, because each mount program takes 2 ms.
 """
 _TABLE_SOURCE: Final = "threegate-jail"
 """mount(8) leaves out what has this source and place already, so it is a name that nothing else has."""
@@ -258,8 +262,8 @@ class Jail:
     gated: bool = False
     """Its first program waits while whoever started it sets the limits (`processes`, too) from outside."""
     rlimits: Mapping[str, int] = field(default_factory=dict)
-    """With `gated`: limits of each process, by their names in prlimit(1), which the line sets if it changes account.
-    For processes of the caller's own whoever started it sets them at no cost; for others that can take four programs.
+    """With `gated`: limits of each process, by their names in prlimit(1). `start` sets them while the line still has
+    the caller's account and waits: once it has another one, that takes two programs.
     """
     calls: bytes | None = None
     """The seccomp program of the system calls; None: that of the ERA profile."""
@@ -272,8 +276,8 @@ class Jail:
         with the block.
 
         `begin` False leaves out the relays; bubblewrap writes information about the jail into `info`, and starts
-        nothing in it before something can be read from `until`. Raises Unavailable, with the Debian package, if a
-        program is missing.
+        nothing in it before a byte can be read from `until`; of a `gated` jail a line is read from there first. Raises
+        Unavailable, with the Debian package, if a program is missing.
         """
         refuse_missing(relays=begin)
         with ExitStack() as held:
@@ -296,7 +300,7 @@ class Jail:
             # Set inside: a limit set outside would count all processes of the account.
             inside = [] if self.gated else ["/usr/bin/prlimit", f"--nproc={self.processes}", "--"]
             inside += ["/bin/sh", "-c", _BEGIN, "begin", *argv] if begin else argv
-            line = [*self._staged(tables), "/usr/bin/bwrap", "--args", str(options), "--", *inside]
+            line = [*self._staged(tables, until), "/usr/bin/bwrap", "--args", str(options), "--", *inside]
             yield line, [*filters, *etc.values(), options, *(each for each in (info, until) if each is not None)]
 
     @property
@@ -330,7 +334,7 @@ class Jail:
                 files += f"{line} 0 0\n"
         return stage, files
 
-    def _staged(self, tables: Sequence[int]) -> list[str]:
+    def _staged(self, tables: Sequence[int], until: int | None) -> list[str]:
         """Namespaces, mounts, then the account: what comes before bubblewrap."""
         mounts: list[str] = []
         first = 0
@@ -345,13 +349,15 @@ class Jail:
             line = ["/bin/sh", "-c", _ENTERING, "enter", *map(str, self.cgroups), ":"]
         line += ["/usr/bin/unshare", *user, "--mount", "--propagation=private", "--"]
         folders, others = (f"/proc/self/fd/{table}" for table in tables)
-        line += ["/bin/sh", "-c", _STAGING, "stage", folders, _STAGE, others if files else "", *files]
+        limited = f"/proc/self/fd/{until}" if self.gated else ""
+        line += ["/bin/sh", "-c", _STAGING, "stage", limited, folders, _STAGE, others if files else "", *files]
         line += [":", *mounts, ":"]
         if self.gated and self.account.is_own:
-            return line  # bubblewrap sets no_new_privs itself; who starts it sets the limits
+            return line  # bubblewrap sets no_new_privs itself
         line += ["/usr/bin/setpriv", *self.account.change, "--no-new-privs", "--"]
-        rlimits = self.rlimits if self.gated else {"core": 0, "nofile": limits.AGENT_OPEN_FILES}
-        return [*line, "/usr/bin/prlimit", *(f"--{name}={value}" for name, value in rlimits.items()), "--"]
+        if self.gated:
+            return line
+        return [*line, "/usr/bin/prlimit", "--core=0", f"--nofile={limits.AGENT_OPEN_FILES}", "--"]
 
     def _bubblewrap(
         self, filters: Sequence[int], etc: Mapping[str, int], info: int | None, until: int | None
@@ -464,6 +470,9 @@ class Jail:
             written.close()  # else the read below would not end if bubblewrap fails
             try:
                 with suppress(ValueError, KeyError, ProcessLookupError):
+                    if self.gated:
+                        set_rlimits(self.account, process.pid, self.rlimits)
+                        go.write(b"\n")
                     process.first_pid = json.loads(read.read())["child-pid"]
                     process.first = os.pidfd_open(process.first_pid)
                     # It is bubblewrap's own, but of the same account: the program may change its memory.
