@@ -176,7 +176,7 @@ def test_from_add_to_remove(operator: Operator) -> None:
     for line in (
         f"Log in there, with your browser at {issuer}? [y/N]", "ThreeGate registers itself there",
         "open this link in a browser on this machine, within five minutes:", "Sign this server as alice? [y/N]",
-        "added tracker with 1 tools",
+        "added tracker with 1 tool (",
     ):  # fmt: skip
         assert line in screen, screen
     card = screen[screen.index("open this link") :]

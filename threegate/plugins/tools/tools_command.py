@@ -327,7 +327,8 @@ def _sign_new(context: Context, acting: Acting, looked: LookedAt, yes: bool, jso
     if wants_json(json_):
         emit_json(_row(manifest))
     else:
-        say(f"added {manifest.server} with {len(manifest.tools)} tools (manifest {manifest.digest[:16]})")
+        count = len(manifest.tools)
+        say(f"added {manifest.server} with {count} tool{'s' if count != 1 else ''} (manifest {manifest.digest[:16]})")
 
 
 def _show(sections: list[Section], json_: bool) -> None:

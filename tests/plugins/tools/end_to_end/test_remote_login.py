@@ -105,7 +105,7 @@ def test_added_with_a_login_and_logged_in_to_again(tmp_path: Path) -> None:
             str(made.place.key),
         )
         screen = by_browser(made, *words)
-        assert f"https://{OTHER}:8443" in screen and "added tracker with 1 tools" in screen
+        assert f"https://{OTHER}:8443" in screen and "added tracker with 1 tool " in screen
         assert "filed one" in called(made, "one")
         (made.folder / "revoked").touch()
         made.threegate("tools", "test", "tracker", expect=2)
