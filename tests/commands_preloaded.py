@@ -2,6 +2,7 @@
 how Monty's workers are started here, which each command would find out by starting one.
 """
 
+import gc
 import importlib
 import pkgutil
 from contextlib import suppress
@@ -22,3 +23,7 @@ for found in pkgutil.walk_packages(threegate.__path__, "threegate."):
 
 with suppress(Unavailable):
     find_isolation(worker_binary())
+
+# No command searches what is here for cycles again.
+gc.collect()
+gc.freeze()
