@@ -514,6 +514,23 @@ def test_one_difference_and_no_byte_of_the_code_runs(change: str, said: str, who
     assert said in outcome.detail and outcome.artifacts == () and outcome.exit_code is None
 
 
+def _unlimited(job: Job, folder: Path) -> tuple[Outcome, list[str]]:
+    def fail(self: object, pid: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    jailed_limits.CgroupLimits.enter = jailed_limits.WatchedLimits.enter = fail  # type: ignore[method-assign]
+    outcome = BubblewrapRunner(SETTINGS).run(clearance(job), job, control(folder))
+    return outcome, [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/threegate-era-{os.getpid()}-*")]
+
+
+@both
+def test_a_limit_that_cannot_be_set_and_no_byte_of_the_code_runs(who: str) -> None:
+    with folder_of(who) as folder:
+        outcome, left = run_as(who, _unlimited, jailed_python("open('/out/ran', 'w')"), folder)
+    assert outcome.status == "unavailable" and outcome.artifacts == () and outcome.exit_code is None
+    assert outcome.detail.startswith("the jail's first process cannot be limited (") and left == []
+
+
 def _said(settings: EraSettings, job: Job | None) -> str | None:
     return BubblewrapRunner(settings).available(job)
 
