@@ -122,7 +122,7 @@ def long_form(values: Iterable[str], *but: str) -> list[Any]:
     return [case if case in but else soak(case) for case in cases]
 
 
-_LONG_REST = 6
+_LONG_REST = 2
 
 
 def few(values: Iterable[Any], count: int) -> list[Any]:

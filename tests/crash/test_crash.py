@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import slow
+from tests.conftest import long_form, slow
 from tests.crash.crashing import (
     ROUNDS,
     SAMPLE,
@@ -25,6 +25,7 @@ from tests.crash.crashing import (
 )
 
 ALL = scenarios_of("tests.crash.scenarios")
+FAULTY = [name for name, scenario in ALL.items() if scenario.faults]
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_killed_at_every_operation(folder: Path, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", [name for name, scenario in ALL.items() if scenario.faults])
+@pytest.mark.parametrize("name", long_form(FAULTY, "tests.crash.scenarios:pass", "tests.crash.scenarios:reject"))
 def test_a_fault_at_every_operation(folder: Path, name: str) -> None:
     failing_disk(folder, name, ALL[name])
 

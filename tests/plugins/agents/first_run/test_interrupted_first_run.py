@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import slow
+from tests.conftest import soak
 from threegate.core import durable
 from threegate.core.errors import ThreeGateError
 from threegate.core.user_state import UserState
@@ -20,7 +20,7 @@ from threegate.launch.context import open_context
 from threegate.plugins.agents.first_run import Made, Missing, ModelAccess, make_missing, remove_made
 from threegate.plugins.changes.registered_projects import add_project
 
-EACH = pytest.mark.parametrize("each", [7, slow(1)])
+EACH = pytest.mark.parametrize("each", [7, soak(1)])
 KEY = "sk-what-the-person-typed-0123456789"
 
 

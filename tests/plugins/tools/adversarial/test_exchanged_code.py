@@ -109,7 +109,7 @@ WAYS: dict[str, tuple[Callable[[Path], tuple[list[object], dict[str, Any]]], str
     ),
     "first-line-variables": (
         lambda f: (
-            [make(f / "s" / "run", f"#!/usr/bin/env -S PYTHONPATH={app(f).parent} python3\n", 0o755)], {},
+            [make(f / "s" / "run", f"#!/usr/bin/env -S PYTHONPATH={app(f).parent} {PYTHON}\n", 0o755)], {},
         ),
         "app/helper.py",
     ),

@@ -207,7 +207,7 @@ def test_an_approval_that_expired_refuses(tmp_path: Path) -> None:
         assert caught.value.code == "expired" and "claimed" not in pay.kinds(decision)
 
 
-@pytest.mark.parametrize("sign", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sign", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_a_daemon_that_is_restarted_in_the_middle(tmp_path: Path, sign: signal.Signals) -> None:
     pay = Functions(tmp_path)
     with pay.daemon() as first:
