@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 
@@ -25,3 +26,22 @@ def test_only_a_jail_with_relays_needs_socat(monkeypatch: pytest.MonkeyPatch) ->
         assert line
     with pytest.raises(Unavailable, match="apt-get install socat"), jail.command(["/bin/true"]):
         pass
+
+
+@pytest.mark.jail
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), KeyError("no"), OSError(1, "no")], ids=lambda one: type(one).__name__
+)
+def test_a_jail_whose_limits_cannot_be_set_starts_nothing(error: Exception) -> None:
+    """Whatever goes wrong: bubblewrap goes on, too, when the pipe that it waits for is closed."""
+
+    def fail(pid: int) -> None:
+        raise error
+
+    read, write = os.pipe()
+    with open(read, "rb") as output:
+        with open(write, "wb") as given, pytest.raises(Unavailable, match="cannot be limited"):
+            Jail(Account.own()).start(
+                ["/bin/echo", "ran"], stdin=subprocess.DEVNULL, stdout=given, stderr=None, begin=False, limited=fail
+            )
+        assert output.read() == b""

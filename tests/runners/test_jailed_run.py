@@ -514,9 +514,9 @@ def test_one_difference_and_no_byte_of_the_code_runs(change: str, said: str, who
     assert said in outcome.detail and outcome.artifacts == () and outcome.exit_code is None
 
 
-def _unlimited(job: Job, folder: Path) -> tuple[Outcome, list[str]]:
+def _unlimited(error: Exception, job: Job, folder: Path) -> tuple[Outcome, list[str]]:
     def fail(self: object, pid: int) -> None:
-        raise PermissionError(1, "Operation not permitted")
+        raise error
 
     jailed_limits.CgroupLimits.enter = jailed_limits.WatchedLimits.enter = fail  # type: ignore[method-assign]
     outcome = BubblewrapRunner(SETTINGS).run(clearance(job), job, control(folder))
@@ -524,9 +524,10 @@ def _unlimited(job: Job, folder: Path) -> tuple[Outcome, list[str]]:
 
 
 @both
-def test_a_limit_that_cannot_be_set_and_no_byte_of_the_code_runs(who: str) -> None:
+@pytest.mark.parametrize("error", [PermissionError(1, "no"), ValueError("no"), subprocess.TimeoutExpired("prlimit", 1)])
+def test_a_limit_that_cannot_be_set_and_no_byte_of_the_code_runs(error: Exception, who: str) -> None:
     with folder_of(who) as folder:
-        outcome, left = run_as(who, _unlimited, jailed_python("open('/out/ran', 'w')"), folder)
+        outcome, left = run_as(who, _unlimited, error, jailed_python("open('/out/ran', 'w')"), folder)
     assert outcome.status == "unavailable" and outcome.artifacts == () and outcome.exit_code is None
     assert outcome.detail.startswith("the jail's first process cannot be limited (") and left == []
 

@@ -131,7 +131,7 @@ def proposal_codes() -> set[str]:
     pattern = r"(?:FormProblem\([^\n]*?, |ArgvFinding\(\s*\w+,\s+|_Key\([^\"]*)\"([a-z_0-9]+)\""
     return {
         code for path in (PACKAGE / "plugins/proposals").rglob("*.py") for code in re.findall(pattern, path.read_text())
-    }  # noqa: E501
+    }
 
 
 FAMILIES = {

@@ -260,7 +260,9 @@ class Jail:
     scratch: tuple[Scratch, ...] | None = None
     """What can be written, /tmp and /dev/shm included; None: these two, with `tmp_bytes`."""
     gated: bool = False
-    """Its first program waits while whoever started it sets the limits (`processes`, too) from outside."""
+    """Whoever starts it sets the limits (`processes`, too) from outside; its first program waits until they were read
+    back.
+    """
     rlimits: Mapping[str, int] = field(default_factory=dict)
     """With `gated`: limits of each process, by their names in prlimit(1). `start` sets them while the line still has
     the caller's account and waits: once it has another one, that takes two programs.
@@ -469,20 +471,20 @@ class Jail:
                 raise Unavailable(f"the jail cannot be started ({error.strerror or error})") from None
             written.close()  # else the read below would not end if bubblewrap fails
             try:
-                with suppress(ValueError, KeyError, ProcessLookupError):
+                with suppress(ProcessLookupError):  # it ended by itself, and wrote why
                     if self.gated:
                         set_rlimits(self.account, process.pid, self.rlimits)
                         go.write(b"\n")
-                    process.first_pid = json.loads(read.read())["child-pid"]
-                    process.first = os.pidfd_open(process.first_pid)
-                    # It is bubblewrap's own, but of the same account: the program may change its memory.
-                    (limited or self._limit_processes)(process.first_pid)
-                    go.write(b"g")  # the program is not started before its first process has its limits
-            except OSError as error:
-                process.wait_empty()
-                raise Unavailable(f"the jail's first process cannot be limited ({error})") from None
-            except BaseException:  # Ctrl-C: no one else knows about this process
-                process.kill()
+                    if told_of := read.read():
+                        process.first_pid = json.loads(told_of)["child-pid"]
+                        process.first = os.pidfd_open(process.first_pid)
+                        # It is bubblewrap's own, but of the same account: the program may change its memory.
+                        (limited or self._limit_processes)(process.first_pid)
+                        go.write(b"g")  # the program is not started before its first process has its limits
+            except BaseException as error:  # Ctrl-C, too: no one else knows about this process
+                process.wait_empty()  # while `go` is open: bubblewrap goes on when it is closed, too
+                if isinstance(error, Exception):
+                    raise Unavailable(f"the jail's first process cannot be limited ({error})") from None
                 raise
             return process
 
