@@ -29,7 +29,7 @@ from threegate.plugins.agents.project_ignores import gather, to_bytes
 from threegate.plugins.agents.project_survey import Original, Survey, survey
 from threegate.plugins.changes.make import utf_8
 from threegate.plugins.changes.project import ProjectError
-from threegate.runners.jail.jail import Account, Bound, Layered
+from threegate.runners.jail.jail import HOME, Account, Bound, Layered
 
 UPPER, SCRATCH, NAMES, TREE = "upper", "scratch", "names", "tree"
 INDEX: Final = "index"
@@ -37,6 +37,10 @@ INDEX: Final = "index"
 _GIT_OBJECTS: Final = "/run/git-objects"
 
 CopyKind = Literal["overlay", "plain"]
+
+
+_OF_THE_JAIL: Final = ("/run/inbox", "/run/verdicts", "/run/results", "/dev", "/proc", "/sys")
+"""Where an agent's jail has something else; its home may have a project inside."""
 
 
 def refuse_project(path: Path, workspace: Workspace, workspace_id: str, *, copied: bool = True) -> Path:
@@ -72,6 +76,10 @@ def refuse_project(path: Path, workspace: Workspace, workspace_id: str, *, copie
             raise InvalidInput(f"{path}: is inside the workspace {parent}; name a project elsewhere")
     if len(root.parts) < 3:  # such as /usr or /srv
         raise InvalidInput(f"{path}: is a system folder; name a folder with only the project")
+    if root == Path(HOME) or (
+        any(root.is_relative_to(place) for place in _OF_THE_JAIL) and not root.is_relative_to("/dev/shm")
+    ):
+        raise InvalidInput(f"{path}: an agent's jail has something of its own here; name a folder elsewhere")
     return root
 
 

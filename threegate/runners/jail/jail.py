@@ -381,14 +381,19 @@ class Jail:
         line += ["--dev", "/dev"]
         for number, scratch in enumerate(self.writable):
             line += ["--bind", f"{_STAGE}/scratch{number}", scratch.target]
-        line += ["--remount-ro", "/dev"]
-        line += ["--dir", "/run", "--dir", "/var", "--symlink", "/tmp", "/var/tmp"]
-        first = 0
-        for number, layered in enumerate(self.layered):
-            line += ["--ro-bind" if layered.work is None else "--bind", f"{_STAGE}/merged{number}", layered.target]
-            first += len(layered.sources)
-        for number, bound in enumerate(self.bound, first):
-            line += ["--bind" if bound.writable else "--ro-bind", f"{_STAGE}/{number}", bound.target]
+        line += ["--remount-ro", "/dev", "--dir", "/run", "--dir", "/var"]
+        visible = [
+            (layered.target, f"merged{number}", layered.work is not None) for number, layered in enumerate(self.layered)
+        ]
+        first = sum(len(layered.sources) for layered in self.layered)
+        visible += [(bound.target, str(number), bound.writable) for number, bound in enumerate(self.bound, first)]
+        # Bubblewrap makes no place below a link, so what is visible in /var/tmp needs a mount there.
+        shared = [f"{_STAGE}/scratch{number}" for number, each in enumerate(self.writable) if each.target == "/tmp"]
+        inside = any(target.startswith("/var/tmp/") for target, *_ in visible)
+        line += ["--bind", *shared, "/var/tmp"] if inside else ["--symlink", "/tmp", "/var/tmp"]
+        # A folder before what is inside it, which it would hide.
+        for target, source, writable in sorted(visible, key=lambda each: each[0].count("/")):
+            line += ["--bind" if writable else "--ro-bind", f"{_STAGE}/{source}", target]
         line += self._linked()
         line += ["--remount-ro", "/"]  # last: until here bubblewrap makes the places of all mounts in it
         for descriptor in filters:

@@ -18,6 +18,9 @@ import pytest
 from tests.plugins.agents.conftest import jail_programs, somebody  # noqa: F401 a fixture
 from tests.plugins.agents.people import ACCOUNT, Person, as_account, python
 from threegate.core import limits
+from threegate.core.errors import InvalidInput
+from threegate.core.workspace import Workspace
+from threegate.plugins.agents.work_copy import refuse_project
 from threegate.runners.jail.jail import Account, Bound, Jail
 from threegate.runners.jail.jail_trial import WALLS, measure_walls
 
@@ -107,6 +110,31 @@ sys.stdin.read()
         )
     finally:
         keeper.communicate(timeout=20)
+
+
+@pytest.mark.parametrize("place", ["/tmp/p", "/var/tmp/p", "/dev/shm/p", "/run/p", "/home/agent/p"])
+def test_a_folder_is_where_it_is_outside(place: str, tmp_path: Path) -> None:
+    """Below whatever the jail has itself, and also if what is around it is named after it."""
+    tmp_path.chmod(0o755)
+    home, project = tmp_path / "home", tmp_path / "project"
+    for folder in (home, project):
+        folder.mkdir()
+        os.chown(folder, _account().uid, _account().gid)
+    (project / "own.txt").write_text("project\n")
+    jail = Jail(_account(), (Bound(project, place, writable=True), Bound(home, "/home/agent", writable=True)))
+    code = f"print(open('{place}/own.txt').read()); open('{place}/new.txt', 'w'); open('/var/tmp/x', 'w')"
+    code += "; import os; print(os.path.exists('/tmp/x'))"
+    assert _in_jail(jail, code).split() == ["project", "True"]
+    assert (project / "new.txt").exists()
+
+
+@pytest.mark.parametrize("place", ["/home/agent", "/run/inbox/p", "/run/results", "/dev/p", "/proc/1/task"])
+def test_no_project_takes_the_place_of_what_is_the_jails(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its requests would be written into the project, or its jail could not be made."""
+    monkeypatch.setattr(Path, "resolve", lambda self, strict=False: self)
+    monkeypatch.setattr(Path, "is_dir", lambda self: True)
+    with pytest.raises(InvalidInput, match="has something of its own here"):
+        refuse_project(Path(place), Workspace(Path("/srv/ws")), "ws-" + "1" * 32)
 
 
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm"])
