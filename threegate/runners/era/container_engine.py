@@ -18,11 +18,11 @@ import requests.exceptions
 import urllib3.exceptions
 
 from threegate.core.errors import Unavailable
+from threegate.runners.era.engine_answer import LABEL as LABEL
 from threegate.runners.era.engine_answer import engine_url as engine_url
 from threegate.runners.era.engine_answer import other_engine
 
 ANSWER_SECONDS = 6
-LABEL = "threegate.workspace"
 BOOT_LABEL = "threegate.boot"
 REQUEST_LABEL = "threegate.request"
 

@@ -11,10 +11,13 @@ import socket
 import time
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 from threegate.core import limits
 from threegate.runners.backend import DoctorLine
 
+LABEL: Final = "threegate.workspace"
+"""The label of everything that a workspace has at the engine."""
 _DEFAULT: Final = "unix:///var/run/docker.sock"
 ANSWER_SECONDS: Final = 3.0
 """How long an engine may take to answer a query about itself."""
@@ -74,8 +77,24 @@ def has_image(setting: str, image: str) -> bool:
     return found
 
 
-def _ask(path: str, what: str) -> dict[str, Any]:
-    """What the engine at a socket answers. Raises OSError, ValueError.
+def has_none_labelled(url: str, label: str) -> bool:
+    """Whether there is no engine, or it says that it has no container, network or volume with this label. False, too,
+    if it says nothing that can be read.
+    """
+    path = url.removeprefix("unix://")
+    chosen = quote(json.dumps({"label": [label]}))
+    try:
+        volumes = _ask(path, f"/volumes?filters={chosen}", dict)["Volumes"]
+        others = [_ask(path, f"/{what}filters={chosen}", list) for what in ("containers/json?all=1&", "networks?")]
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return not volumes and not any(others)
+
+
+def _ask(path: str, what: str, kind: type = dict) -> Any:
+    """What the engine at a socket answers, which has to be of this kind. Raises OSError, ValueError.
 
     The query uses HTTP/1.0, whose answer is one head and one body until the end: importing an HTTP client
     would be most of the work of `status`.
@@ -91,6 +110,6 @@ def _ask(path: str, what: str) -> dict[str, Any]:
     if head.split()[1:2] != [b"200"]:
         raise ValueError("not an engine's answer")
     found = json.loads(body)
-    if not isinstance(found, dict):
+    if not isinstance(found, kind):
         raise ValueError("not an engine's answer")
     return found

@@ -12,6 +12,7 @@ from pathlib import Path
 from threegate.core.errors import Unavailable
 from threegate.core.extras import has_extra
 from threegate.core.removal import remove_folder
+from threegate.runners.era.engine_answer import LABEL, engine_url, has_none_labelled
 
 
 def remove_orphans(workspace_id: str, boot_nonce: str, *, url: str = "", runs_folder: Path | None = None) -> list[str]:
@@ -22,18 +23,20 @@ def remove_orphans(workspace_id: str, boot_nonce: str, *, url: str = "", runs_fo
     answers but cannot remove one.
     """
     removed = [] if runs_folder is None else _remove_folders(runs_folder)
-    if not has_extra("era"):
+    label = f"{LABEL}={workspace_id}"
+    # Nearly always: then the client library, a fifth of what a start imports, is not loaded.
+    if not has_extra("era") or has_none_labelled(engine_url(url), label):
         return removed
     import docker.errors
 
     from threegate.runners.era import container_engine
 
     try:
-        api = container_engine.connect(container_engine.engine_url(url))
+        api = container_engine.connect(engine_url(url))
     except Unavailable:
         return removed
     try:
-        marks = {"label": f"{container_engine.LABEL}={workspace_id}"}
+        marks = {"label": label}
         for found in api.containers(all=True, filters=marks):
             if found["Labels"].get(container_engine.BOOT_LABEL) == boot_nonce:
                 continue
