@@ -58,6 +58,8 @@ def threegate(
 def main() -> None:
     """The console script: run a command and end with its exit code."""
     _read_names_as_utf8()
+    # Else any package of this environment could register code that sees and changes what is validated.
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
     threading.excepthook = _thread_failed
     sys.exit(execute(sys.argv[1:]))
 
