@@ -104,6 +104,7 @@ def test_a_verifier_key_has_one_spelling() -> None:
         f"{name}+00000000+{encoded}",
         f"{name}+{identity}+{base64.b64encode(b'x' * 33).decode()}",
         f"other+{identity}+{encoded}",
+        f"\udcff+{identity}+{encoded}",  # as an argument has bytes that are not UTF-8
         "",
     ):
         with pytest.raises(InvalidInput):
