@@ -6,10 +6,8 @@ trail; each problem names its location.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,24 +18,8 @@ from threegate.core.workspace import Workspace
 from threegate.trail.checkpoint import TrailCheckpoint
 from threegate.trail.cosignature import WitnessKey
 from threegate.trail.payloads import TreeAnnounced
-from threegate.trail.verify import trail_checkpoint_folder, verify_trail
-from threegate.trail.verify_report import Verification
+from threegate.trail.verify import Verification, standing_still, trail_checkpoint_folder, verify_trail
 from threegate.trail.workspace_key import VerifierKey, origin_of
-
-
-@contextmanager
-def standing_still(workspace: Workspace) -> Iterator[None]:
-    """Keep everybody from changing a state meanwhile; a copy that cannot be locked is taken as it is."""
-    try:
-        lock = os.open(workspace.audit / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        yield
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(lock)
 
 
 def verify_workspace(
