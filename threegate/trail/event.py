@@ -22,6 +22,7 @@ import orjson
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
 from threegate.core.plugins import Place
+from threegate.core.printable import escape_of
 from threegate.trail.payloads import PAYLOADS, Payload
 from threegate.trail.payloads.payload import History, frozen_fields
 
@@ -165,7 +166,7 @@ def trail_text(text: str, limit: int = limits.TRAIL_STRING_CHARS, mask: Mask | N
     pieces: list[str] = []
     length = kept = 0
     for char in text[: limit + 1]:
-        piece = _escaped(char)
+        piece = "\\\\" if char == "\\" else char if " " <= char <= "~" else escape_of(char)
         length += len(piece)
         if length > limit:
             return "".join(pieces[:kept]) + "..."
@@ -173,17 +174,6 @@ def trail_text(text: str, limit: int = limits.TRAIL_STRING_CHARS, mask: Mask | N
         if length <= limit - 3:
             kept = len(pieces)
     return "".join(pieces)
-
-
-def _escaped(char: str) -> str:
-    if char == "\\":
-        return "\\\\"
-    if " " <= char <= "~":
-        return char
-    number = ord(char)
-    if number < 0x100:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def trail_value(value: Any, mask: Mask | None = None, depth: int = 4) -> Any:

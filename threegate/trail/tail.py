@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from threegate.core.errors import TrailError
 from threegate.core.workspace import Workspace
@@ -54,8 +55,8 @@ class TrailTail:
                 return
             self.close()
 
-    def _whole(self, path: os.PathLike[str]) -> Iterator[Event]:
-        descriptor = open_segment(self._folder / os.fspath(path))
+    def _whole(self, path: Path) -> Iterator[Event]:
+        descriptor = open_segment(path)
         try:
             self._offset = 0
             yield from self._lines(descriptor)
