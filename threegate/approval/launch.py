@@ -22,8 +22,9 @@ from threegate.approval.facts import (
     requester_of,
     statement_inputs,
 )
+from threegate.approval.further_signatures import check_countersignature
 from threegate.approval.signature import genuine
-from threegate.approval.signer import Signer, check_countersignature, verify_signer
+from threegate.approval.signer import Signer, verify_signer
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError
 from threegate.approval.statement import SignedApproval, is_act
 from threegate.approval.way import WAYS, Given, Way, by_hand, changed_since, early, passed, refuse_unjudged, tried

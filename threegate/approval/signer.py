@@ -1,12 +1,9 @@
-"""Whether one signature is valid: by whom, with which key, at which times; each way to fail has its own code. And what
-else a countersignature, and a signed act (a contract checkpoint's answer, a kill, an undo, a grant), must be.
+"""Whether one signature is valid: by whom, with which key, at which times; each way to fail has its own code.
 
 Invariant: `verify_signer` returns only for a genuine signature by a name that the operators file assigns to
 its key, valid at every requested time and not revoked. Plain keys, FIDO keys and passkeys are verified in
 this process; certificates by ssh-keygen; if the revocation file is a KRL, every key by both. The code of a
-refusal is determined afterwards, so distinguishing reasons can never accept anything. An invalid countersignature is a
-refusal, not just one signature less. An act is valid for one type, one workspace and epoch, one nonce, and only for a
-short time.
+refusal is determined afterwards, so distinguishing reasons can never accept anything.
 
 `verifies` returns True only if `ssh-keygen -Y verify` would exit with 0 for the same bytes and an operators line that
 names the key. Where ssh-keygen accepts several spellings, it accepts one: numbers without leading zeros, an RSA value
@@ -18,9 +15,9 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from threegate.approval.operators import Operator, Operators
 from threegate.approval.passkey import check_client_data
@@ -29,14 +26,11 @@ from threegate.approval.ssh_wire import (
     NAMESPACE_ACT,
     NAMESPACE_APPROVAL,
     NAMESPACE_LOGIN,
-    MalformedError,
     PublicKey,
     SshSignature,
     WireReader,
     message_to_sign,
 )
-from threegate.approval.statement import Act, Countersignature, SignedApproval, SignedBytes
-from threegate.core import limits
 from threegate.core.errors import Refused
 
 
@@ -173,77 +167,3 @@ def _signed_bytes(data: bytes, signature: SshSignature) -> bytes:
         + struct.pack(">BI", signature.flags, signature.counter)
         + hashlib.sha256(message).digest()
     )
-
-
-def check_countersignature(
-    approval: SignedApproval,
-    data: bytes,
-    *,
-    name: str,
-    operators: Operators,
-    requester: str,
-    nonce_used: Callable[[str], bool],
-    now: datetime,
-) -> Signer:
-    """Verify one ``.sig.<name>`` file. Raises Refused with its reason code, Unavailable."""
-    try:
-        signed = SignedBytes.parse(data)
-        word = Countersignature.parse(signed.statement)
-    except MalformedError as error:
-        raise Refused("signature_file_malformed", f"the countersignature of {name} {error}") from None
-    if word.countersigned_by != name or approval.approval_sha256 not in word.covers:
-        raise Refused("statement_mismatch", f"the countersignature of {name} is for something else")
-    fingerprint = verify_signer(
-        signed.statement,
-        signed.signature,
-        name,
-        NAMESPACE_APPROVAL,
-        operators,
-        at=(word.countersigned_utc, now),
-    )
-    if word.countersigned_utc > now + timedelta(seconds=limits.APPROVED_AHEAD_SECONDS):
-        raise Refused("not_yet_valid", f"the countersignature of {name} is dated in the future")
-    statement = approval.statement
-    # A second opinion from before the first one, or after its end, is not about this approval.
-    if not statement.approved_utc <= word.countersigned_utc < statement.expires_utc:
-        raise Refused("expired", f"the countersignature of {name} was not given while the approval held")
-    if nonce_used(word.nonce) or word.nonce == statement.nonce:
-        raise Refused("replayed", f"the countersignature of {name} was used before")
-    if name == requester:
-        raise Refused("self_approval", "whoever asks cannot countersign; another operator must")
-    return Signer(name, fingerprint)
-
-
-def check_act(
-    data: bytes,
-    type: str,
-    *,
-    operators: Operators,
-    recorded_operators: tuple[str | None, ...],
-    workspace_id: str,
-    epoch: int,
-    nonce_used: Callable[[str], bool],
-    now: datetime,
-    max_age_sec: int,
-) -> tuple[Act, Signer]:
-    """Verify the signature file of an act. Raises Refused with a reason code of this gate, Unavailable."""
-    if operators.problem is not None or operators.digests != recorded_operators:
-        raise Refused("operators_changed", "operators is not what the trail last recorded")
-    try:
-        signed = SignedBytes.parse(data)
-        act = Act.parse(signed.statement, type)
-    except MalformedError as error:
-        raise Refused("signature_file_malformed", f"the signed act {error}") from None
-    fingerprint = verify_signer(
-        signed.statement, signed.signature, act.acted_by, NAMESPACE_ACT, operators, at=(act.acted_utc, now)
-    )
-    if (act.workspace_id, act.epoch) != (workspace_id, epoch):
-        raise Refused("workspace_mismatch", "the act was signed for another workspace, or before its adoption")
-    if act.acted_utc > now + timedelta(seconds=limits.APPROVED_AHEAD_SECONDS):
-        raise Refused("not_yet_valid", "the act is dated in the future")
-    # Short-lived: a copy of the file must not act later, when its author thinks that nothing came of it.
-    if now >= act.acted_utc + timedelta(seconds=max_age_sec):
-        raise Refused("expired", "the act was signed too long ago; sign it again")
-    if nonce_used(act.nonce):
-        raise Refused("replayed", "the act was already done")
-    return act, Signer(act.acted_by, fingerprint)

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from threegate.approval.facts import Check, LaunchFacts, requester_of
+from threegate.approval.further_signatures import check_countersignature
 from threegate.approval.launch import launch_checks
 from threegate.approval.shown.time_read import Reading
 from threegate.approval.signature import KeySource, sign_statement
-from threegate.approval.signer import check_countersignature
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError
 from threegate.approval.statement import Countersignature, SignedApproval, format_utc, render_signed
 from threegate.core import durable

@@ -15,8 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from threegate.approval.further_signatures import check_act
 from threegate.approval.operators import Operators, load_operators
-from threegate.approval.signer import check_act
 from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.statement import Act, SignedBytes
 from threegate.core import limits
