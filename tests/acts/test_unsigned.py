@@ -10,6 +10,9 @@ from pathlib import Path
 
 from tests.acts.bench_workspace import DATA, Bench
 from threegate.acts.approval_lines import insert_approval
+from threegate.approval.shown.escaped_lines import render_sections
+from threegate.review.request_view import view_request, view_sections
+from threegate.review.status import RequestEntry
 
 
 def promote_by_hand(bench: Bench, request_id: str, **changes: str) -> Path:
@@ -38,13 +41,15 @@ def test_required_means_required_and_optional_means_a_little(bench: Bench) -> No
     once(bench)
     assert 'reason: "signature_missing"' in result(bench, "req-signed-only")
     bench.settings(approval__signature="optional")
-    promote_by_hand(bench, "req-small")
+    by_hand = promote_by_hand(bench, "req-small")
     promote_by_hand(bench, "req-medium", risk="medium")
     broken = promote_by_hand(bench, "req-broken")
     broken.with_name(broken.name + ".sig").write_bytes(b"{}\n")
     once(bench)
     small = result(bench, "req-small")
     assert "status: succeeded" in small and "validated, never as confirmed" in small
+    view = view_request(bench.context, RequestEntry.of("finished", bench.workspace.finished / by_hand.name))
+    assert "  unsigned: it was put into approved/ by hand" in render_sections(view_sections(view))
     assert 'reason: "signature_missing"' in result(bench, "req-medium")
     assert 'reason: "signature_file_malformed"' in result(bench, "req-broken")
     pinned.unlink()

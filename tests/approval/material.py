@@ -17,6 +17,7 @@ from threegate.approval.operators import NAMESPACES, load_operators
 from threegate.approval.signature import sign_statement
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError, SshSignature
 from threegate.approval.statement import Countersignature, SignedApproval, SignedBytes, Statement, render_signed
+from threegate.core.settings import Settings
 from threegate.request.action import Script
 from threegate.request.job import Job, Platform, build_job
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
@@ -139,6 +140,14 @@ def code_of_changed(
     return "signature_invalid" if known or signature.namespace != namespace else "signer_unknown"
 
 
+def _settings_of(changes: dict[str, Any]) -> Settings:
+    """The settings among the changes of facts, with those of approvals that are named by themselves."""
+    names = {"mode": "signature", "quorum": "quorum", "ttl_sec": "ttl"}
+    given = {names[name]: changes.pop(name) for name in names if name in changes}
+    settings: Settings = changes.pop("settings", Settings())
+    return settings.but(approval=settings.approval.but(**{"ttl": TTL, **given}))
+
+
 def facts_of(
     request: Request,
     job: Job,
@@ -161,7 +170,7 @@ def facts_of(
         epoch=1,
         policy_sha256=POLICY,
         standing_sha256=POLICY,
-        ttl_sec=TTL,
+        settings=_settings_of(changes),
         now=NOW,
         clock_behind_sec=0.0,
         pinned={DATA_SHA: PinnedFile(len(DATA))},

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.approval import material
 from tests.approval.fido import mpint, string
 from tests.approval.material import APPROVED, NOW, WORKSPACE, Approved
-from threegate.approval.act import check_act
 from threegate.approval.facts import LaunchFacts, requester_of
+from threegate.approval.further_signatures import check_act
 from threegate.approval.launch import check_launch, launch_checks
 from threegate.approval.operators import Operator, load_operators, render_operator
 from threegate.approval.ssh_wire import (

@@ -18,7 +18,7 @@ from threegate.acts.signing_key import Acting
 from threegate.audit.audit_verify import verify_workspace
 from threegate.audit.prune import prune
 from threegate.audit.trail_checkpoints import write_trail_checkpoint
-from threegate.core import limits
+from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
@@ -190,3 +190,26 @@ def test_prune_keeps_what_was_refused_since_and_all_if_a_draft_cannot_be_read(tm
     assert prune(workspace, before=before, actor="me").snapshots == (), "who knows what it names"
     draft.unlink()
     assert prune(workspace, before=before, actor="me").snapshots == (digest,)
+
+
+def test_prune_removes_nothing_where_a_link_leads_that_took_the_place_of_the_inputs(tmp_path: Path) -> None:
+    """An agent may write to inbox/: after the files were found it puts a link in the place of their folder."""
+    workspace, _ = make_workspace(tmp_path / "ws")
+    digest = hashlib.sha256(b"1").hexdigest()
+    (workspace.files / digest).write_bytes(b"1")
+    away = workspace.files.with_name("away")
+
+    def exchange(moment: str, operation: str, path: str) -> None:
+        if operation == "sync" and moment == "after" and not away.exists():  # the event is on disk
+            workspace.files.rename(away)
+            workspace.files.symlink_to(workspace.inputs)
+
+    before = datetime.fromtimestamp((workspace.files / digest).stat().st_ctime + 0.001, UTC)
+    wait_until(lambda: datetime.now(UTC) > before)
+    (workspace.inputs / digest).write_bytes(b"1")  # the same bytes, pinned since for a request that waits
+    stop = durable.observe(exchange)
+    try:
+        assert prune(workspace, before=before, actor="me").snapshots == (digest,)
+    finally:
+        stop()
+    assert away.exists() and (workspace.inputs / digest).exists() and not (away / digest).exists()

@@ -207,3 +207,10 @@ def test_a_derived_file_is_written_although_a_daemon_that_starts_removes_its_tem
 def test_a_derived_file_in_a_folder_that_is_gone_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         durable.overwrite(tmp_path / "none" / "verdict.json", b"said")
+
+
+def test_every_message_has_why_a_file_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"123")
+    with pytest.raises(OSError) as found:
+        durable.read_regular(tmp_path / "a", max_bytes=2)
+    assert found.value.strerror == str(found.value) == "a: 3 bytes, at most 2 are read"

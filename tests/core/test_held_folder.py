@@ -67,6 +67,9 @@ def test_only_the_name_of_one_file_is_opened(held: HeldFolder, name: str) -> Non
     with pytest.raises(OSError) as refused:
         held.read(name, max_bytes=10)
     assert refused.value.errno == errno.EINVAL
+    with pytest.raises(OSError) as refused:
+        held.stat(name)
+    assert refused.value.errno == errno.EINVAL
 
 
 def test_neither_a_fifo_nor_a_second_link_is_taken(held: HeldFolder, secret: Path) -> None:

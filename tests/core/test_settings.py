@@ -32,6 +32,8 @@ def test_the_written_file_says_every_default() -> None:
         ("[approval]\nttl = '1 day'", ":2:", "approval.ttl"),
         ("[approval]\nttl = '100d'", ":2:", "approval.ttl"),
         ("[audit]\ncheckpoint_every = true", ":2:", "audit.checkpoint_every"),
+        (f"[runners]\ncpu_budget = 1{'0' * 400}", ":2:", "runners.cpu_budget"),
+        (f"[runners]\ncpu_budget = 1{'0' * 5000}", "", "no TOML"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, place: str, key: str) -> None:

@@ -66,8 +66,8 @@ def judged(
     monkeypatch.setattr(module, "check_launch", check)
     asked = asked or request()
     job = build_job(asked, input_sizes={}, platform=Platform())
-    facts: Any = SimpleNamespace(now=NOW)
-    return judge(facts, asked, job, rules or policy(), decision, **more)
+    facts: Any = SimpleNamespace(now=NOW, request=asked, job=job)
+    return judge(facts, rules or policy(), decision, **more)
 
 
 def no(found: module.Judgement) -> tuple[str, str]:

@@ -21,8 +21,11 @@ from threegate.audit.trail_checkpoints import (
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.secretscan.scan import has_secret
 from threegate.core.user_state import UserState
+from threegate.trail import tail as tail_module
 from threegate.trail import tree
+from threegate.trail.chain import open_segment
 from threegate.trail.checkpoint import LineProof, NoteSignature, TrailCheckpoint, sign_trail_checkpoint
+from threegate.trail.tail import TrailTail
 from threegate.trail.verify import verify_trail
 from threegate.trail.workspace_key import SigningKey, VerifierKey, load_key, make_key
 
@@ -104,6 +107,7 @@ def test_a_verifier_key_has_one_spelling() -> None:
         f"{name}+00000000+{encoded}",
         f"{name}+{identity}+{base64.b64encode(b'x' * 33).decode()}",
         f"other+{identity}+{encoded}",
+        f"\udcff+{identity}+{encoded}",  # as an argument has bytes that are not UTF-8
         "",
     ):
         with pytest.raises(InvalidInput):
@@ -188,3 +192,28 @@ def test_a_public_key_that_looks_like_a_token_is_not_taken(monkeypatch: pytest.M
     monkeypatch.setattr(Ed25519PrivateKey, "generate", staticmethod(made.pop))
     assert make_key("ws-" + "7" * 32).private is other and made == []
     assert load_key("ws-" + "7" * 32).public.raw == other.public_key().public_bytes_raw()
+
+
+def test_who_counts_misses_nothing_of_rotations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file may be closed once or twice between two looks, and in the middle of the first one."""
+    workspace, trail = make_workspace(tmp_path / "ws")
+
+    def rotated(size: int) -> None:
+        grow(trail, size)
+        with trail.locked() as held:
+            rotate(held, actor="me")
+
+    def opened(path: Path) -> int:
+        if path == workspace.trail_file and sizes:
+            rotated(sizes.pop())
+        return open_segment(path)
+
+    sizes = [20, 10]
+    monkeypatch.setattr(tail_module, "open_segment", opened)
+    tail = TrailTail(workspace)
+    assert [event.seq for event in tail.read_on()] == list(range(1, 22)) and not sizes
+    rotated(30)
+    rotated(40)
+    grow(trail, 50)
+    assert [event.seq for event in tail.read_on()] == list(range(22, 51))
+    assert list(tail.read_on()) == []

@@ -137,6 +137,8 @@ def test_lines_that_are_no_events(line: bytes, what: str) -> None:
         {"seq": True},
         {"time": "2026-01-01T00:00:00Z"},
         {"time": "2026-13-01T00:00:00.000Z"},
+        {"time": "2026-02-30T00:00:00.000Z"},
+        {"time": "0000-01-01T00:00:00.000Z"},
         {"type": "Nonsense"},
         {"type": "a.b.c"},
         {"type": "a" * 41},
@@ -161,6 +163,13 @@ def test_values_of_wrong_types_are_refused_even_with_the_right_hash(change) -> N
         body["hash"] = hashlib.sha256(bare).hexdigest()
     with pytest.raises(LineError):
         parse_line(orjson.dumps(body, option=orjson.OPT_SORT_KEYS))
+
+
+@pytest.mark.parametrize("depth", [250, 300, 1000, 1100, 10_000])
+def test_a_line_of_any_depth_is_read_or_refused(depth: int) -> None:
+    nested = b'{"a":' * depth + b"1" + b"}" * depth
+    with pytest.raises(LineError):
+        parse_line(GOOD.replace(b'{"a":1}', nested))
 
 
 @pytest.mark.parametrize(

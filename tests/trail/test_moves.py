@@ -167,3 +167,12 @@ def test_thousands_of_one_name_are_too_many(tmp_path: Path, monkeypatch: pytest.
         (tmp_path / name).touch()
     with pytest.raises(Unavailable, match="clean up the folder"):
         moves.free_name(tmp_path / "a.md")
+
+
+def test_thousands_of_one_name_are_too_many_for_a_delivery(made, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace, trail = made
+    monkeypatch.setattr(moves, "NUMBERS", 3)
+    for name in ("a.md", "a.2.md"):
+        (workspace.approved / name).touch()
+    with trail.locked() as held, pytest.raises(Unavailable, match="clean up the folder"):
+        moves.deliver(held, [(workspace.approved / "a.md", b"", 0o600)], Approved(), request_id="r-1", actor="me")

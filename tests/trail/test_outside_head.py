@@ -41,6 +41,13 @@ def test_the_head_of_another_trail_or_place_is_left_alone(outside: UserState, ot
     assert outside.read_head() == {**HEAD, **other}
 
 
+@pytest.mark.parametrize("data", [b"", b"[]", b"\xff", b"[" * 60_000])
+def test_what_is_no_head_is_named(outside: UserState, data: bytes) -> None:
+    outside.head_file.write_bytes(data)
+    with pytest.raises(Unavailable, match="head.json: "):
+        outside.read_head()
+
+
 def test_a_head_that_is_gone_is_not_made_anew(outside: UserState) -> None:
     outside.head_file.unlink()
     with pytest.raises(Unavailable):

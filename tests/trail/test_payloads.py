@@ -37,9 +37,9 @@ from threegate.trail.story import sentence, story_line
 
 DATA = Path(__file__).parent.parent / "data"
 EVERY_LINE = (DATA / "every_kind_of_event.jsonl").read_bytes().splitlines()
-KINDS = """workspace_created observed validated quarantined proposed approved countersigned rejected promoted refused
+KINDS = """workspace_created observed validated quarantined proposed approved countersigned rejected refused
     waiting cleared claimed started finished interrupted cancel_requested cancelled approval_abandoned replayed
-    applied pruned workspace_adopted session_opened session_killed checkpoint_answered rotated delivered
+    applied pruned workspace_adopted session_opened session_killed checkpoint_answered rotated
     operator_added operator_revoked settings_changed checkpoint""".split()
 """Those of the core; those of the plugins are in tests/whole/test_payloads.py."""
 LINES = [line for line in EVERY_LINE if parse_line(line).type in KINDS]
@@ -81,9 +81,9 @@ def plain_words(text: str) -> bool:
 
 
 def test_each_kind_has_exactly_one_payload() -> None:
-    assert sorted(PAYLOADS) == sorted(KINDS) and len(KINDS) == 32
+    assert sorted(PAYLOADS) == sorted(KINDS) and len(KINDS) == 30
     assert {kind: payload.kind for kind, payload in PAYLOADS.items()} == {kind: kind for kind in KINDS}
-    assert len(set(PAYLOADS.values())) == 32
+    assert len(set(PAYLOADS.values())) == 30
 
 
 def test_the_fixture_is_a_trail_with_every_kind() -> None:

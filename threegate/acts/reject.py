@@ -192,7 +192,7 @@ def _own_id(context: Context, held: LockedTrail, report: Report, draft: Draft) -
     history = held.index.history(request_id)
     if history is None:
         return request_id
-    taken = history.approved or history.claimed or history.end or history.promoted
+    taken = history.approved or history.claimed or history.end
     by_daemon = draft.path.parent == context.workspace.drafts  # made from a proposal: the daemon owns its file
     anothers = not by_daemon and history.owner not in (None, draft.owner)
     return None if taken or anothers else request_id

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from threegate.acts.signing_key import Acting
-from threegate.approval.act import check_act
+from threegate.approval.further_signatures import check_act
 from threegate.approval.signature import sign_statement
 from threegate.approval.ssh_wire import NAMESPACE_ACT
 from threegate.approval.statement import Act, render_signed

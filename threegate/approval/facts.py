@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from threegate.approval.operators import Operators
-from threegate.approval.quorum import Signer
+from threegate.approval.signer import Signer
 from threegate.approval.statement import BatchPlace, StatementInput
-from threegate.core.settings import QuorumSettings, Settings
+from threegate.core.settings import Settings
 from threegate.request.job import Job
-from threegate.request.model import Request
+from threegate.request.model import Request, Risk
 from threegate.trail.payloads.payload import Owner
 
 VOID: Final = "approval_void"
@@ -53,7 +53,8 @@ class LaunchFacts:
     epoch: int
     policy_sha256: str
     """Of an approval of this request."""
-    ttl_sec: int
+    settings: Settings
+    """Those in force; on a worker its own."""
     now: datetime
     """max(system clock, time of the last event)."""
     clock_behind_sec: float
@@ -69,7 +70,6 @@ class LaunchFacts:
     """
     countersignatures: Mapping[str, bytes] = field(default_factory=dict)
     """``.sig.<name>`` files, by name."""
-    quorum: QuorumSettings = field(default_factory=QuorumSettings)
     requesters: Mapping[str, str] = field(default_factory=dict)
     owner: Owner | None = None
     """The draft's owner, from the trail."""
@@ -83,8 +83,6 @@ class LaunchFacts:
     """File name of the request in the trail's `approved` event; a copy under another name does not count."""
     was_approved: bool = False
     """Whether the trail has an `approved` event for this id, or had one that is void."""
-    settings: Settings = field(default_factory=Settings)
-    """For the ways of plugins: which are on, and what their sections say."""
     grant_uses: Callable[[str], int | None] = lambda grant: None
     """How often a grant was used; None if it is not in the trail or was revoked (`TrailIndex.grant_uses`)."""
     is_void: Callable[..., bool] = lambda *marks: False
@@ -95,8 +93,6 @@ class LaunchFacts:
     """The first kind of event of its history that is not known here (`RequestHistory.unknown`)."""
     elsewhere: tuple[str, str] | None = None
     """Code and words if the Job was approved for another platform than `job` names, and nothing else differs."""
-    mode: Literal["required", "optional"] = "required"
-    """`approval.signature` of the settings."""
     standing_sha256: str = ""
     """The policy of a standing grant."""
     changed_policy: Callable[[], tuple[str, ...]] = tuple
@@ -112,6 +108,21 @@ class LaunchFacts:
     def on_worker(self) -> bool:
         """Whether this machine has no trail: then the daemon has compared what depends on trail and screen."""
         return self.shown_sha256 is None
+
+    @property
+    def needs_signature(self) -> bool:
+        """Whether nothing runs that no operator signed."""
+        return self.on_worker or self.settings.approval.signature != "optional"
+
+    @property
+    def ttl(self) -> timedelta:
+        """How long an approval is valid."""
+        return timedelta(seconds=self.settings.approval.ttl)
+
+    def signers_needed(self, risk: Risk) -> int:
+        """How many operators must sign a request of this effective risk."""
+        needed: int = getattr(self.settings.approval.quorum, risk)
+        return needed
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ file or a clock (verifying a signature may start ssh-keygen, in approval/signatu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Final
 
 from threegate.approval.facts import (
@@ -23,9 +22,9 @@ from threegate.approval.facts import (
     requester_of,
     statement_inputs,
 )
-from threegate.approval.quorum import Signer, check_countersignature
+from threegate.approval.further_signatures import check_countersignature
 from threegate.approval.signature import genuine
-from threegate.approval.signer import verify_signer
+from threegate.approval.signer import Signer, verify_signer
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError
 from threegate.approval.statement import SignedApproval, is_act
 from threegate.approval.way import WAYS, Given, Way, by_hand, changed_since, early, passed, refuse_unjudged, tried
@@ -103,7 +102,7 @@ class _Checks:
         )
         known = "each of its events is of a kind that is known here"
         yield passed("history", known, (kind is not None, UNKNOWN_EVENT, unknown_event_text(kind or "")))
-        signed = facts.signature is not None or facts.mode != "optional"
+        signed = facts.signature is not None or facts.needs_signature
         if signed:
             yield self._read()
         else:
@@ -174,7 +173,7 @@ class _Checks:
         assert given is not None and given.statement is not None
         approval = given.statement
         risk = facts.job.effective_risk if approval.batch is None else approval.batch.risk
-        needed: int = getattr(facts.quorum, risk)
+        needed = facts.signers_needed(risk)
         if len(facts.countersignatures) > limits.COUNTERSIGNATURES:
             raise Refused("signature_file_malformed", f"more than {limits.COUNTERSIGNATURES} countersignatures")
         signers = [Signer(given.approver, approval.signed.signature.key.fingerprint)]
@@ -293,7 +292,7 @@ def _statement_checks(facts: LaunchFacts, approval: SignedApproval) -> Iterator[
 
     began, ends = statement.approved_utc, statement.expires_utc
     until = f"{ends:%Y-%m-%dT%H:%M:%SZ}"
-    odd = not began < ends <= began + timedelta(seconds=facts.ttl_sec)
+    odd = not began < ends <= began + facts.ttl
     yield passed(
         "time",
         f"until {until}",

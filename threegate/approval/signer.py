@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from threegate.approval.operators import Operator, Operators
@@ -31,6 +32,14 @@ from threegate.approval.ssh_wire import (
     message_to_sign,
 )
 from threegate.core.errors import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """A signer whose signature was verified: name and key fingerprint."""
+
+    name: str
+    fingerprint: str
 
 
 def verify_signer(

@@ -28,7 +28,7 @@ APPROVAL_TYPE: Final = "threegate-approval/2"
 COUNTERSIGN_TYPE: Final = "threegate-countersign/1"
 SEVERAL_TYPE: Final = "threegate-countersign/2"
 """A countersignature that covers a list of approvals."""
-ACT_TYPES: Final = frozenset(("threegate-grant/1",)) | frozenset(
+ACT_TYPES: Final = frozenset(
     f"threegate-{name}/1"
     for name in (
         "grant",

@@ -101,7 +101,7 @@ def refuse_unjudged(facts: LaunchFacts) -> None:
     approved = facts.request.approved_utc
     if approved is None:
         raise Refused("signature_missing", "there is no signature, and the request names no time of approval")
-    if facts.now >= approved + timedelta(seconds=facts.ttl_sec):
+    if facts.now >= approved + facts.ttl:
         raise Refused("expired", "approved longer ago than approval.ttl allows")
     raise Refused(
         NOT_JUDGED,
@@ -128,7 +128,7 @@ def by_hand(facts: LaunchFacts) -> Given:
         says="no signature",
         approver=request.approved_by or "",
         approved_utc=approved,
-        expires_utc=approved + timedelta(seconds=facts.ttl_sec),
+        expires_utc=approved + facts.ttl,
         # Nobody chose a nonce, so the bytes themselves are what is used once.
         nonce=request.sha256[:32],
         marks=(request.sha256,),
@@ -139,7 +139,7 @@ def by_hand(facts: LaunchFacts) -> Given:
 def _checks_by_hand(facts: LaunchFacts) -> Iterator[Check]:
     """Only requests so limited that a guarded folder is enough, within approval.ttl of the time that the file names."""
     request, risk, approved = facts.request, facts.job.effective_risk, facts.request.approved_utc
-    needed: int = getattr(facts.quorum, risk)
+    needed = facts.signers_needed(risk)
     reasons = (
         (request.signature_needed, "what it does stays done"),
         (needed > 1, "more than one operator must sign it"),
@@ -167,7 +167,7 @@ def _checks_by_hand(facts: LaunchFacts) -> Iterator[Check]:
         "within approval.ttl",
         *early(facts, approved),
         (
-            facts.now >= approved + timedelta(seconds=facts.ttl_sec),
+            facts.now >= approved + facts.ttl,
             "expired",
             "approved longer ago than approval.ttl allows",
         ),

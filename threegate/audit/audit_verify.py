@@ -6,10 +6,8 @@ trail; each problem names its location.
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,27 +15,11 @@ from threegate.audit.folder_audit import FolderAudit
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
-from threegate.trail.checkpoint import TrailCheckpoint, render_body
+from threegate.trail.checkpoint import TrailCheckpoint
 from threegate.trail.cosignature import WitnessKey
 from threegate.trail.payloads import TreeAnnounced
-from threegate.trail.verify import trail_checkpoint_folder, verify_trail
-from threegate.trail.verify_report import Verification
+from threegate.trail.verify import Verification, standing_still, trail_checkpoint_folder, verify_trail
 from threegate.trail.workspace_key import VerifierKey, origin_of
-
-
-@contextmanager
-def standing_still(workspace: Workspace) -> Iterator[None]:
-    """Keep everybody from changing a state meanwhile; a copy that cannot be locked is taken as it is."""
-    try:
-        lock = os.open(workspace.audit / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        yield
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        yield
-    finally:
-        os.close(lock)
 
 
 def verify_workspace(
@@ -87,12 +69,14 @@ def _check_witness(
         result.add(workspace.trail_file, 0, what)
         return
     name = trail_checkpoint_folder(workspace) / f"{newest.size:012d}"
-    body = render_body(origin_of(result.workspace_id), newest.size, bytes.fromhex(newest.root))
+    tree = (origin_of(result.workspace_id), newest.size, newest.root)
     why = f"has no cosignature by {witness.name}+{witness.key_id.hex()}; is the daemon running, and its witness?"
     for data in [*_cosigned(name), *(data for _, data in external)]:
         try:
             note = TrailCheckpoint.parse(data)
-            if note.body != body or all(item.name != witness.name for item in note.signatures):
+            if (note.origin, note.size, note.root.hex()) != tree or all(
+                item.name != witness.name for item in note.signatures
+            ):
                 continue
             time = datetime.fromtimestamp(witness.time_of(note), UTC)
         except (InvalidInput, ValueError, OSError, OverflowError) as error:

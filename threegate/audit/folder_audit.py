@@ -26,7 +26,7 @@ from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.canonical import digest as canonical_digest
 from threegate.core.durable import STAGED, is_temporary, staged
 from threegate.core.errors import InvalidInput
-from threegate.core.plugins import PLUGINS
+from threegate.core.plugins import PLUGINS, announced_folders
 from threegate.core.workspace import STATES, Workspace
 from threegate.launch.results.released import OUTPUTS_FILE
 from threegate.launch.results.space import PREFIX as RESERVED
@@ -37,7 +37,7 @@ from threegate.trail.event import Event
 from threegate.trail.history import result_name
 from threegate.trail.reserved import reserved
 from threegate.trail.truncation_check import trail_seq_of
-from threegate.trail.verify_report import Verification
+from threegate.trail.verify import Verification
 
 EXEMPT: Final = (
     ".daemon.lock",
@@ -57,6 +57,7 @@ that ends it opens the commitment of the one that placed it), and the log of dec
 trail.
 """
 
+_ANNOUNCED: Final = announced_folders()
 _FOLDERS: Final = frozenset(
     (
         *STATES,
@@ -66,13 +67,12 @@ _FOLDERS: Final = frozenset(
         "control",
         "drafts",
         "drafts/files",
-        "grants",
-        "tools",
         "inputs",
         "memory",
         "results",
         "runs",
         "verdicts",
+        *_ANNOUNCED,
     )
 )
 _DIGEST = re.compile(r"[0-9a-f]{64}").fullmatch
@@ -82,8 +82,6 @@ _RELEASED = re.compile(r"results/[^/]+").fullmatch
 _OUT = re.compile(r"runs/[^/]+/(replay-[0-9]+/)?out(/.*)?", re.DOTALL).fullmatch
 _CONTRACT = re.compile(r"contracts/(?!.*(^|/)\.).*\.(yaml|yml|json)", re.DOTALL).fullmatch
 _NOTES = "memory/notes.jsonl"
-_CHANGED_WHOLE = re.compile(r"memory/[^/]+\.jsonl|tools/[^/]+\.json").fullmatch
-"""Files whose next bytes are stored next to them before the event that announces them."""
 _PRUNED = "runs/.pruned-"
 _PINNED: Final = "inputs/"
 
@@ -520,7 +518,7 @@ class FolderAudit:
 
     def _is_changed_whole(self, path: str) -> bool:
         """Whether the next bytes of a file are stored next to it before the event that announces them."""
-        return path in self._of_plugins or _CHANGED_WHOLE(path) is not None
+        return path in self._of_plugins or path == _NOTES or path.partition("/")[0] in _ANNOUNCED
 
     def _is_replaced(self, path: str) -> bool:
         """Whether it is what was there before: its next bytes are announced, and next to it."""
@@ -676,7 +674,6 @@ _HANDLERS: Final[Mapping[str, Callable[[FolderAudit, Event, Any], None]]] = {
     "proposed": FolderAudit._proposed,
     "approved": FolderAudit._approved,
     "countersigned": FolderAudit._countersigned,
-    "promoted": FolderAudit._moved,
     "claimed": FolderAudit._moved,
     "approval_abandoned": FolderAudit._abandoned,
     "quarantined": FolderAudit._quarantined,
@@ -712,11 +709,12 @@ def _paths(draft: _Draft) -> Iterator[str]:
 
 
 def _member(line: bytes, batch_sha256: str | None, index: int | None) -> bytes:
-    """The statement at this position of the batch in the line; None if it is another batch, or has no such
+    """The statement at this position of the batch in the line; empty if it is another batch, or has no such
     position.
     """
+    if sha256_hex(line) != batch_sha256:  # first: only what an operator signed is parsed
+        return b""
     try:
-        statements = json.loads(line)["statements"]
-        return canonical_bytes(statements[index]) if sha256_hex(line) == batch_sha256 else b""
+        return canonical_bytes(json.loads(line)["statements"][index])
     except (ValueError, LookupError, TypeError):
         return b""

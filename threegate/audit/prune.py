@@ -21,6 +21,7 @@ from typing import Final
 
 from threegate.core import durable, limits, removal
 from threegate.core.durable import disk_reserve
+from threegate.core.held_folder import HeldFolder
 from threegate.core.plugins import Place
 from threegate.core.workspace import Workspace
 from threegate.request.backend import BACKENDS
@@ -79,13 +80,14 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
     """Remove runs of requests that ended before `before`, and inputs that nothing else names. Raises TrailError,
     OSError.
     """
-    trail = Trail(workspace)
-    with disk_reserve(workspace.reserve), trail.locked() as held:  # it is what makes room on a full disk
+    trail, plugins = Trail(workspace), FILES.given().values()
+    # With the reserve, because it makes room on a full disk. What an agent puts in the place of the folder of its files
+    # meanwhile is not looked at.
+    with disk_reserve(workspace.reserve), trail.locked() as held, workspace.hold(workspace.files) as draft_files:
         if not dry_run:
             _remove_leftovers(workspace)
         index = held.index
         old = [history for history in index.histories() if _ended_before(history, before)]
-        plugins = FILES.given().values()
         there = [history for history in old if workspace.run_folder(history.request_id).is_dir()]
         given_back = _closed_sessions(index)
         kept = [
@@ -97,26 +99,29 @@ def prune(workspace: Workspace, *, before: datetime, actor: str, dry_run: bool =
         ]
         gone = [history.request_id for history in there if history.request_id not in set(kept)]
         inputs = _unneeded_inputs(workspace, index, {history.request_id for history in old}, before)
-        snapshots = _unneeded_draft_inputs(workspace, before)
-        snapshots += [path for files in plugins for path in files.unneeded(workspace)]
-        size = sum(_size(workspace.run_folder(name)) for name in gone)
-        doomed = [workspace.inputs / name for name in inputs] + snapshots
+        drafted = _unneeded_draft_inputs(workspace, draft_files, before)
+        of_plugins = [path for files in plugins for path in files.unneeded(workspace)]
+        snapshots = [*sorted(drafted), *(path.name for path in of_plugins)]
+        doomed = [workspace.inputs / name for name in inputs] + of_plugins
+        size = sum(_size(workspace.run_folder(name)) for name in gone) + sum(drafted.values())
         size += sum(path.lstat().st_size for path in doomed)
         if not dry_run:
-            _announce(workspace, held, gone, inputs, [path.name for path in snapshots], actor)
+            _announce(workspace, held, gone, inputs, snapshots, actor)
+            for name in drafted:
+                with suppress(FileNotFoundError):  # another account may remove its own
+                    draft_files.unlink(name)
+            durable.sync_folder_at(draft_files.fileno(), draft_files.path)
             for path in doomed:
-                with suppress(FileNotFoundError):  # of the inbox's files, another account may remove its own
-                    durable.unlink(path)
+                durable.unlink(path)
             for folder in sorted({path.parent for path in doomed}):
                 durable.sync_folder(folder)
             for name in gone:
                 _remove_run(workspace, workspace.run_folder(name))
     folders: dict[str, int] = {}
-    for plugin in FILES.given().values():
-        folders |= plugin.prune_folders(workspace, before=before, actor=actor, dry_run=dry_run)
+    for files in plugins:
+        folders |= files.prune_folders(workspace, before=before, actor=actor, dry_run=dry_run)
     size += sum(folders.values())
-    names = tuple(path.name for path in snapshots)
-    return Pruned(tuple(gone), tuple(inputs), size, tuple(kept), names, tuple(folders))
+    return Pruned(tuple(gone), tuple(inputs), size, tuple(kept), tuple(snapshots), tuple(folders))
 
 
 def _announce(
@@ -172,7 +177,7 @@ def _folded(history: RequestHistory, given_back: set[str]) -> bool:
 
 def _unneeded_inputs(workspace: Workspace, index: TrailIndex, old: set[str], before: datetime) -> list[str]:
     """Pinned inputs that only `old` requests name, and old ones that no approval names (it was abandoned or
-    never completed). None if a kept request's list was cut.
+    never completed). Empty if a kept request's list was cut.
     """
     needed = {path.removeprefix("inputs/") for path in index.files}  # a plugin announced them
     named: set[str] = set()
@@ -192,9 +197,10 @@ def _unneeded_inputs(workspace: Workspace, index: TrailIndex, old: set[str], bef
     return sorted(((named & there) | lost) - needed)
 
 
-def _unneeded_draft_inputs(workspace: Workspace, before: datetime) -> list[Path]:
-    """Files of inbox/files/ that are named by a sha256 and came there before `before`, if neither a draft nor a request
-    that was refused since then names them. Empty if a draft cannot be read: what it names is unknown.
+def _unneeded_draft_inputs(workspace: Workspace, files: HeldFolder, before: datetime) -> dict[str, int]:
+    """Names and sizes of the files of inbox/files/ that are named by a sha256 and came there before `before`, if
+    neither a draft nor a request that was refused since then names them. Empty if a draft cannot be read: what it names
+    is unknown.
     """
     named: set[str] = set()
     moment = before.timestamp()
@@ -210,17 +216,17 @@ def _unneeded_draft_inputs(workspace: Workspace, before: datetime) -> list[Path]
                 except FileNotFoundError:  # its writer removed it
                     continue
                 except OSError:
-                    return []
+                    return {}
                 named.update(_SHA256.findall(data.decode("ascii", "replace")))
-    found = []
-    with workspace.hold(workspace.files) as files, files.entries() as entries:
+    found = {}
+    with files.entries() as entries:
         for entry in entries:
             if _SHA256.fullmatch(entry.name) and entry.name not in named:
                 with suppress(FileNotFoundError):
                     facts = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(facts.st_mode) and facts.st_ctime < moment:
-                        found.append(workspace.files / entry.name)
-    return sorted(found)
+                        found[entry.name] = facts.st_size
+    return found
 
 
 def _size(folder: Path) -> int:

@@ -7,10 +7,11 @@ a file of the trail is closed only together with a checkpoint of everything in i
 from __future__ import annotations
 
 import os
+from itertools import islice
 from pathlib import Path
 
 from threegate.core import durable, limits
-from threegate.core.errors import InvalidInput
+from threegate.core.errors import InvalidInput, TrailError
 from threegate.trail import tree
 from threegate.trail.checkpoint import LineProof, TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.payloads import Rotated, TrailCheckpointSigned
@@ -36,12 +37,18 @@ def complete_trail_checkpoint(trail: Trail) -> Path | None:
     missing. Raises Unavailable (no key here), TrailError, OSError.
     """
     with trail.locked() as held:
-        index = held.index
-        if index.last_checkpoint_root is None or os.path.lexists(trail_checkpoint_path(held, index.last_checkpoint)):
+        size, root = held.index.last_checkpoint, held.index.last_checkpoint_root
+        if root is None or os.path.lexists(trail_checkpoint_path(held, size)):
             return None
-        root = bytes.fromhex(index.last_checkpoint_root)
-        note = sign_trail_checkpoint(load_key(index.workspace_id), index.last_checkpoint, root)
-        return _keep(held, note)
+        held.refuse_mismatch()
+        # Whoever can write to the trail's file, and has no key, could have any root signed that an event only claims.
+        frontier = tree.Frontier()
+        for event in islice(trail.events(), max(size, 0)):
+            frontier.add(event.line)
+        if (frontier.size, frontier.root().hex()) != (size, root):
+            announced = f"the trail checkpoint of {size} events is not of the lines before it"
+            raise TrailError(f"{held.workspace.trail_file}: {announced}; look with: threegate audit verify")
+        return _keep(held, sign_trail_checkpoint(load_key(held.index.workspace_id), size, frontier.root()))
 
 
 def read_trail_checkpoint(path: Path) -> TrailCheckpoint:

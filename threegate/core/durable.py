@@ -514,12 +514,12 @@ def read_regular_fd(descriptor: int, path: Path, *, max_bytes: int) -> bytes:
     """As `read_regular`, from a descriptor that is already open."""
     before = os.fstat(descriptor)
     if not (before.st_mode & 0o170000) == 0o100000:
-        raise OSError(f"{path.name}: not a regular file")
+        raise _unread(f"{path.name}: not a regular file")
     # A hard link would put a file that only we may read where others can have it shown.
     if before.st_nlink > 1:  # none is left where another file took its name since: the bytes are whole
-        raise OSError(f"{path.name}: has more than one hard link")
+        raise _unread(f"{path.name}: has more than one hard link")
     if before.st_size > max_bytes:
-        raise OSError(f"{path.name}: {before.st_size} bytes, at most {max_bytes} are read")
+        raise _unread(f"{path.name}: {before.st_size} bytes, at most {max_bytes} are read")
     chunks = []
     left = max_bytes + 1
     expected = before.st_size
@@ -532,11 +532,18 @@ def read_regular_fd(descriptor: int, path: Path, *, max_bytes: int) -> bytes:
     data = b"".join(chunks)
     after = os.fstat(descriptor)
     if len(data) > max_bytes:
-        raise OSError(f"{path.name}: more than {max_bytes} bytes")
+        raise _unread(f"{path.name}: more than {max_bytes} bytes")
     # The bytes could be the first half of one version and the second half of another.
     if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns) or len(data) != after.st_size:
-        raise OSError(f"{path.name}: changed while it was read")
+        raise _unread(f"{path.name}: changed while it was read")
     return data
+
+
+def _unread(why: str) -> OSError:
+    """The error of a file that is not what is read here. It has no number, so its `strerror` is set for messages."""
+    error = OSError(why)
+    error.strerror = why
+    return error
 
 
 @contextmanager

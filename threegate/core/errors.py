@@ -41,8 +41,6 @@ class Refused(ThreeGateError):
 class Unavailable(ThreeGateError):
     """A backend, a program or the disk could not do it; nothing was changed."""
 
-    exit_code = EXIT_FAILED
-
 
 class DiskFull(Unavailable):
     """There is no space for it on the disk, or within the quota: it can be done as soon as there is."""
@@ -50,8 +48,6 @@ class DiskFull(Unavailable):
 
 class TrailError(ThreeGateError):
     """The trail does not verify or could not be written: everything stops."""
-
-    exit_code = EXIT_FAILED
 
 
 class NoWorkspace(ThreeGateError):

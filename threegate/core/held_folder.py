@@ -41,8 +41,7 @@ def open_beneath(folder: int, name: str, flags: int = _READ) -> int:
     not have that call, openat(2) with O_NOFOLLOW, which means the same for a single part. Raises OSError (ELOOP for a
     link).
     """
-    if not name or "/" in name or "\0" in name or name in (".", ".."):
-        raise OSError(errno.EINVAL, "is not the name of one file", name)
+    _require_one_part(name)
     # For the fallback below; `openat2` refuses links anyway.
     flags |= os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -52,6 +51,12 @@ def open_beneath(folder: int, name: str, flags: int = _READ) -> int:
             raise
     # An old kernel, or a seccomp filter that does not know the call.
     return os.open(name, flags, dir_fd=folder)
+
+
+def _require_one_part(name: str) -> None:
+    """Raises OSError for what is not the name of an entry: it would be looked for in another folder."""
+    if not name or "/" in name or "\0" in name or name in (".", ".."):
+        raise OSError(errno.EINVAL, "is not the name of one file", name)
 
 
 def open_inside(folder: int, path: str, flags: int = _READ) -> int:
@@ -140,6 +145,7 @@ class HeldFolder:
 
     def stat(self, name: str) -> os.stat_result:
         """What a name is; a link is a link. Raises FileNotFoundError, OSError."""
+        _require_one_part(name)
         return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
 
     def open(self, name: str) -> int:
@@ -184,6 +190,7 @@ class HeldFolder:
         self._deliver(name, data, mode, replacing=True)
 
     def _deliver(self, name: str, data: bytes, mode: int, *, replacing: bool) -> None:
+        _require_one_part(name)
         temporary = self.path / f".tmp-{secrets.token_hex(8)}"
         descriptor = durable.create_at(self._descriptor, temporary.name, temporary, mode)
         try:
@@ -211,4 +218,5 @@ class HeldFolder:
 
     def unlink(self, name: str) -> None:
         """Remove a name. Raises FileNotFoundError, OSError."""
+        _require_one_part(name)
         durable.unlink_at(self._descriptor, name, self.path / name)

@@ -762,9 +762,9 @@ DOOR_NAME_SERVER_CHARS: Final = 14
 """What a shortened name keeps of its server's."""
 TOOLS_MANIFEST_BYTES: Final = 4 * MIB
 TOOLS_PINNED: Final = 512
+"""Tools of one server."""
 TOOLS_PAGES: Final = 64
 """Of a server's list of tools, behind the first one."""
-"""Tools of one server."""
 TOOLS_START_SECONDS: Final = 30
 """For each answer before a call: `initialize`, and a page of the list."""
 TOOLS_START_BYTES: Final = 4 * MIB
@@ -870,10 +870,10 @@ AGENT_INBOX_ENTRIES: Final = 1_000
 """Names in the inbox of one run that are looked at."""
 AGENT_COPY_ENTRIES: Final = 500_000
 AGENT_COPY_BYTES: Final = 16 * 1024 * MIB
+"""A project that a plain work copy is made of."""
 AGENT_SMALL_BYTES: Final = 32 * MIB
 AGENT_SMALL_ENTRIES: Final = 2_000
 """A project that is copied whole for its owner's agent, in about 0.2 s, and is not an overlay."""
-"""A project that a plain work copy is made of."""
 AGENT_PATH_DEPTH: Final = 64
 AGENT_TMP_BYTES: Final = 1024 * MIB
 """/tmp and /dev/shm of a jail, each."""

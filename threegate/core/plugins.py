@@ -36,6 +36,10 @@ class Plugin:
     """The extras without which it is absent."""
     folders: tuple[str, ...] = ()
     """Its folders in tool-exec/ with files that no event announces, whether or not it is on or even there."""
+    announces: tuple[str, ...] = ()
+    """Its folders in tool-exec/ whose files events of its kinds announce: recovery settles what a crash left there
+    (`trail.moves.settle_changes`), whether or not it is on or even there.
+    """
     uses: tuple[str, ...] = ()
     """The plugins whose code it imports; it is absent without them, whether they are on or off."""
     offers: Mapping[str, str] = field(default_factory=dict)
@@ -147,6 +151,7 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin(
         "grants",
         "standing grants: a signature that covers several requests",
+        announces=("grants",),
         uses=("tools",),
         offers={
             "settings.grants": "section:SECTION",
@@ -194,6 +199,7 @@ PLUGINS: tuple[Plugin, ...] = (
     Plugin(
         "tools",
         "requests that call a tool of an MCP server",
+        announces=("tools",),
         offers={
             "backend.mcp": "mcp.backend:BACKEND",
             "client": "function_call:draft_function_call",
@@ -270,6 +276,11 @@ class Place(Generic[T]):
             if (absent := plugin.why_absent()) is not None:
                 return absent
         return None
+
+
+def announced_folders() -> list[str]:
+    """All folders of `Plugin.announces`."""
+    return [folder for plugin in PLUGINS for folder in plugin.announces]
 
 
 def plugin_named(name: str) -> Plugin | None:

@@ -452,7 +452,7 @@ def parse_settings(data: bytes, path: Path | str = SETTINGS_FILE) -> Settings:
         values = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: TOMLDecodeError, or a number of thousands of digits
         raise InvalidInput(f"{path}{_toml_mistake(str(error))}") from None
     try:
         return read_table(Settings, values)

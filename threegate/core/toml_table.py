@@ -164,7 +164,7 @@ def _value(kind: Any, value: Any, place: _Place, rule: Rule) -> Any:
             rule.check(made)
     except WrongValueError:
         raise
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:  # OverflowError: a whole number that no float can be
         raise WrongValueError(place, str(error)) from None
     return made
 

@@ -51,7 +51,7 @@ class UserState:
             value = json.loads(durable.read_regular(self.head_file, max_bytes=limits.USER_STATE_BYTES))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise Unavailable(f"{self.head_file}: cannot be read ({error})") from None
         if not isinstance(value, dict):
             raise Unavailable(f"{self.head_file}: is not a JSON object")

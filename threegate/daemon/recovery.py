@@ -23,7 +23,7 @@ from threegate.approval.facts import VOID
 from threegate.core import durable, file_locks, limits
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError, Unavailable, place_of
 from threegate.core.file_names import request_of_companion
-from threegate.core.plugins import OFF, plugin_named
+from threegate.core.plugins import OFF, announced_folders, plugin_named
 from threegate.core.settings import Settings
 from threegate.core.user_state import UserState
 from threegate.core.workspace import STATES, Workspace
@@ -112,7 +112,9 @@ def recover(context: Context, log: Log, works: Iterable[Work], why: str | None =
     with context.trail.locked() as held:
         UserState.of(context.workspace_id).sweep()
         moves.settle_changes(workspace.memory, held.index.notes, max_bytes=limits.MEMORY_BYTES)
-        moves.settle_changes(workspace.tools, held.index.files_in("tools"), max_bytes=limits.TOOLS_MANIFEST_BYTES)
+        for name in announced_folders():
+            announced = held.index.files_in(name)
+            moves.settle_changes(workspace.tool_exec / name, announced, max_bytes=limits.SINGLE_FILE_BYTES)
         histories = [
             history
             for history in held.index.open_histories()
@@ -146,8 +148,8 @@ def remove_temporary(workspace: Workspace) -> None:
     """
     folders = [workspace.tool_exec, workspace.inputs, workspace.results, workspace.verdicts, workspace.audit]
     folders += [workspace.audit / "checkpoints", workspace.drafts, workspace.drafts / "files"]
-    folders += [workspace.grants, workspace.memory, workspace.tools, workspace.contracts / ".state"]
-    folders += [workspace.state_folder(state) for state in STATES]
+    folders += [workspace.memory, workspace.contracts / ".state"]
+    folders += [workspace.tool_exec / name for name in (*STATES, *announced_folders())]
     if workspace.runs.is_dir():
         folders += [path for path in workspace.runs.iterdir() if path.is_dir() and not path.is_symlink()]
     for folder in folders:

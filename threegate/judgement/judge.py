@@ -280,19 +280,12 @@ def assess(
     )
 
 
-def judge(
-    facts: LaunchFacts,
-    request: Request,
-    job: Job,
-    policy: Policy,
-    contract: Decision,
-    *,
-    side_effect_above_read: bool = False,
-) -> Judgement:
+def judge(facts: LaunchFacts, policy: Policy, contract: Decision, *, side_effect_above_read: bool = False) -> Judgement:
     """Approval, then AANA and the contract, for a launch. Never raises Refused: that is a return value.
 
-    `facts.now` is the time used for the whole judgement.
+    Request, job and the time used for the whole judgement are those of the facts: what is cleared is what was approved.
     """
+    request, job = facts.request, facts.job
     try:
         # First, because AANA gets the authorization that is verified here, never one that the request states.
         approval = check_launch(facts)

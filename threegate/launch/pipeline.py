@@ -38,14 +38,12 @@ def judge_now(context: Context, approved: Approved) -> tuple[Judgement, datetime
     """Judge a request, and change nothing; return the judgement, and its time by the trail's clock. Raises
     TrailError, Unavailable, OSError.
     """
-    request, job = approved.request, approved.job
+    request = approved.request
     with context.trail.locked() as held:  # one read of the trail: everything that judging needs
         facts = facts_of_approved(context, held, approved)
-        decision, _ = context.contracts.decide(held, context.policy, request, job, facts.now)
+        decision, _ = context.contracts.decide(held, context.policy, request, approved.job, facts.now)
     judgement = judge(
         facts,
-        request,
-        job,
         context.policy,
         decision,
         side_effect_above_read=context.contracts.write_class(context.policy, request),

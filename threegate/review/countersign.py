@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from threegate.approval.facts import Check, LaunchFacts, requester_of
+from threegate.approval.further_signatures import check_countersignature
 from threegate.approval.launch import launch_checks
-from threegate.approval.quorum import check_countersignature
 from threegate.approval.shown.time_read import Reading
 from threegate.approval.signature import KeySource, sign_statement
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL, MalformedError

@@ -68,7 +68,7 @@ def _end(history: RequestHistory | None, facts: ResultFacts | None) -> Iterator[
 def _approval(history: RequestHistory | None) -> Iterator[Item]:
     approved = Approved.of(history.approved) if history else None
     if history is None or approved is None:
-        if history is not None and history.promoted is not None:
+        if history is not None and history.claimed is not None:
             yield Note("unsigned: it was put into approved/ by hand")
         return
     if approved.grant is not None:

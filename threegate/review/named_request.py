@@ -267,7 +267,7 @@ def _same(one: Named, other: Named) -> bool:
 
 
 def _is_taken(history: RequestHistory) -> bool:
-    return bool(history.approved or history.promoted or history.claimed or history.end)
+    return bool(history.approved or history.claimed or history.end)
 
 
 def _state_of(workspace: Workspace, path: Path) -> str:

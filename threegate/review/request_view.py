@@ -202,8 +202,8 @@ def _story(history: RequestHistory | None, entry: RequestEntry) -> tuple[StoryLi
     if history is None or not _is_of(history, entry):
         return ()
     found: dict[int, Event] = {event.seq: event for event in history.countersigned}
-    for name in ("approved", "promoted", "cleared", "claimed", "started", "finished", "cancel_requested",
-                 "delivered", "end", "last"):  # fmt: skip
+    for name in ("approved", "cleared", "claimed", "started", "finished", "cancel_requested", "end",
+                 "last"):  # fmt: skip
         event = getattr(history, name)
         if event is not None:
             found[event.seq] = event

@@ -12,8 +12,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from functools import cache
+from datetime import UTC, date, datetime
+from functools import cache, lru_cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +22,7 @@ import orjson
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
 from threegate.core.plugins import Place
+from threegate.core.printable import escape_of
 from threegate.trail.payloads import PAYLOADS, Payload
 from threegate.trail.payloads.payload import History, frozen_fields
 
@@ -29,9 +30,7 @@ VERSION: Final = 1
 
 _FIELD_COUNT: Final = 9
 _fields = itemgetter("v", "seq", "time", "type", "request_id", "actor", "data", "prev", "hash")
-TIME = re.compile(
-    r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z"
-).fullmatch
+TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{3}Z").fullmatch
 _loads, _dumps, _SORTED, _sha256 = orjson.loads, orjson.dumps, orjson.OPT_SORT_KEYS, hashlib.sha256
 HASH_MARK: Final = b',"hash":"'
 """Stands last in a line at its own hash: within a string the quotes would be escaped, and behind it no object comes."""
@@ -167,7 +166,7 @@ def trail_text(text: str, limit: int = limits.TRAIL_STRING_CHARS, mask: Mask | N
     pieces: list[str] = []
     length = kept = 0
     for char in text[: limit + 1]:
-        piece = _escaped(char)
+        piece = "\\\\" if char == "\\" else char if " " <= char <= "~" else escape_of(char)
         length += len(piece)
         if length > limit:
             return "".join(pieces[:kept]) + "..."
@@ -175,17 +174,6 @@ def trail_text(text: str, limit: int = limits.TRAIL_STRING_CHARS, mask: Mask | N
         if length <= limit - 3:
             kept = len(pieces)
     return "".join(pieces)
-
-
-def _escaped(char: str) -> str:
-    if char == "\\":
-        return "\\\\"
-    if " " <= char <= "~":
-        return char
-    number = ord(char)
-    if number < 0x100:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def trail_value(value: Any, mask: Mask | None = None, depth: int = 4) -> Any:
@@ -289,7 +277,11 @@ def parse_line(line: bytes) -> Event:
     if type(value) is not dict or len(value) != _FIELD_COUNT:
         raise LineError("does not have exactly the keys of an event")
     # This also finds duplicate keys, which `orjson` reads without complaint.
-    if _dumps(value, None, _SORTED) != line:
+    try:
+        canonical = _dumps(value, None, _SORTED)
+    except orjson.JSONEncodeError:  # it reads deeper than it writes
+        raise LineError("is nested too deeply") from None
+    if canonical != line:
         raise LineError("is not in canonical form")
     # Beyond ASCII, orjson and RFC 8785 sort keys differently.
     if not line.isascii():
@@ -306,6 +298,7 @@ def parse_line(line: bytes) -> Event:
         or (kind not in PAYLOADS and not KIND(kind))
         or type(time) is not str
         or not TIME(time)
+        or not _is_day(time[:10])
         or type(seq) is not int
         or type(actor) is not str
         or type(prev) is not str
@@ -316,6 +309,16 @@ def parse_line(line: bytes) -> Event:
     check_values(data)
     # Verification makes one for each line: a tuple's own way is a third faster than the class's.
     return tuple.__new__(Event, (seq, time, kind, request_id, actor, data, prev, digest, line))
+
+
+@lru_cache(maxsize=64)
+def _is_day(text: str) -> bool:
+    """Whether there is a day ``YYYY-MM-DD``. A trail has few of them, and each of its lines names one."""
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_values(data: dict[str, Any]) -> None:

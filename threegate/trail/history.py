@@ -35,13 +35,11 @@ class RequestHistory:
     last: Event
     approved: Event | None = None
     countersigned: list[Event] = field(default_factory=list)
-    promoted: Event | None = None
     cleared: Event | None = None
     claimed: Event | None = None
     started: Event | None = None
     finished: Event | None = None
     cancel_requested: Event | None = None
-    delivered: Event | None = None
     applied: Event | None = None
     end: Event | None = None
     abandoned: bool = False
@@ -95,7 +93,7 @@ def result_name(moment: datetime, request_id: str) -> str:
 
 def unsettled(workspace: Workspace, history: RequestHistory) -> bool:
     """Whether a request is not where the trail says, or lacks its result. Cheap: it only checks names."""
-    if history.abandoned or (history.approved is None and history.promoted is None and history.end is None):
+    if history.abandoned or (history.approved is None and history.end is None):
         return False
     if history.end is None:
         if history.claimed is not None:
@@ -110,20 +108,18 @@ def unsettled(workspace: Workspace, history: RequestHistory) -> bool:
 
 def still_open(workspace: Workspace, history: RequestHistory) -> bool:
     """Whether something still has to happen to a request: it is waiting, running, or `unsettled`."""
-    waits = history.end is None and (history.approved or history.promoted or history.claimed)
+    waits = history.end is None and (history.approved or history.claimed)
     return bool(waits) or unsettled(workspace, history)
 
 
 _EVENTS: Final = (
     "last",
     "approved",
-    "promoted",
     "cleared",
     "claimed",
     "started",
     "finished",
     "cancel_requested",
-    "delivered",
     "applied",
     "end",
 )

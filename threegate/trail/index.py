@@ -29,7 +29,6 @@ from threegate.trail.payloads import (
     OperatorAdded,
     OperatorsChanged,
     Payload,
-    Promoted,
     Pruned,
     Rejected,
     SettingsChanged,
@@ -340,10 +339,10 @@ class TrailIndex:
 
     def _make_void(self, history: RequestHistory, void: ApprovalAbandoned) -> None:
         """Use up what approved a request, and free its file name."""
-        approved, promoted = Approved.of(history.approved), Promoted.of(history.promoted)
+        approved = Approved.of(history.approved)
         if approved is not None:
             self._table[_key(b"f", approved.file or "")] = b""
-        for mark in (*void.marks, *(approved.marks if approved else ()), *(promoted.marks if promoted else ())):
+        for mark in (*void.marks, *(approved.marks if approved else ())):
             self._table[_key(b"v", mark)] = b"v"
 
     def _get(self, kind: bytes, name: str) -> bytes | None:

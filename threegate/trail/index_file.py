@@ -22,7 +22,7 @@ import orjson
 
 from threegate.core.errors import TrailError
 
-_FORM: Final = 1
+_FORM: Final = 2
 """Version of the tables; a file of another one is not used."""
 _TABLES: Final = f"""
     CREATE TABLE event (seq INTEGER PRIMARY KEY, position INTEGER NOT NULL, hash BLOB NOT NULL);

@@ -111,11 +111,7 @@ def deliver(
     """
     if not files:
         raise ValueError("nothing to deliver")
-    number = next(
-        number
-        for number in range(1, NUMBERS)
-        if not any(os.path.lexists(numbered(path, number)) for path, _, _ in files)
-    )
+    number = _free_number([path for path, _, _ in files])
     placed = [(numbered(path, number), content, mode) for path, content, mode in files]
     last = placed[-1][0]
     digests = digests_beside(last.name, {path.name: content for path, content, _ in placed})
@@ -206,10 +202,15 @@ def told_name(name: str) -> str:
 def free_name(path: Path) -> Path:
     """`path` with its `told_name`, or the first numbered name that is not taken. Raises Unavailable after thousands."""
     path = path.with_name(told_name(path.name))
+    return numbered(path, _free_number([path]))
+
+
+def _free_number(paths: Sequence[Path]) -> int:
+    """The first number with which none of the names is taken. Raises Unavailable after thousands."""
     for number in range(1, NUMBERS):
-        if not os.path.lexists(candidate := numbered(path, number)):
-            return candidate
-    raise Unavailable(f"{path}: there are already {NUMBERS} files with this name; clean up the folder")
+        if not any(os.path.lexists(numbered(path, number)) for path in paths):
+            return number
+    raise Unavailable(f"{paths[-1]}: there are already {NUMBERS} files with this name; clean up the folder")
 
 
 def companions(request: Path) -> list[Path]:
@@ -230,7 +231,7 @@ def find_file(workspace: Workspace, history: RequestHistory) -> Path | None:
 
     Places and not names: another request's file may have the same name in another folder.
     """
-    for event in (history.end, history.claimed, history.approved, history.promoted):
+    for event in (history.end, history.claimed, history.approved):
         placed = Placed.of(event)
         if placed is None or placed.state not in STATES or placed.file is None:
             continue

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from threegate.core.errors import TrailError
 from threegate.core.workspace import Workspace
@@ -36,26 +37,30 @@ class TrailTail:
 
     def read_on(self) -> Iterator[Event]:
         """The events that came since; at the first look all of them. Raises TrailError when a line does not verify."""
-        if self._chain.seq == 0:
-            for path in segment_paths(self._folder):
-                yield from self._whole(path)
         while True:
             if self._descriptor is None:
+                for path in self._unread():
+                    yield from self._whole(path)
                 try:
                     self._descriptor = open_segment(self._path)
                 except FileNotFoundError:
                     return  # between a rotation and the first event after it
                 self._offset = 0
+                if self._unread():  # rotated meanwhile: what is open has its closed name now, or comes after that
+                    self.close()
+                    continue
             yield from self._lines(self._descriptor)
-            if self._chain.type != "rotated":
-                return
-            closed = segment_path(self._folder, self._chain.seq)
-            if not closed.exists():
+            if self._chain.type != "rotated" or not segment_path(self._folder, self._chain.seq).exists():
                 return
             self.close()
 
-    def _whole(self, path: os.PathLike[str]) -> Iterator[Event]:
-        descriptor = open_segment(self._folder / os.fspath(path))
+    def _unread(self) -> list[Path]:
+        """The closed segments behind the last event that was read."""
+        last = segment_path(self._folder, self._chain.seq)
+        return [path for path in segment_paths(self._folder) if path > last]
+
+    def _whole(self, path: Path) -> Iterator[Event]:
+        descriptor = open_segment(path)
         try:
             self._offset = 0
             yield from self._lines(descriptor)

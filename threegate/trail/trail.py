@@ -59,7 +59,6 @@ from threegate.trail.payloads import (
     Cleared,
     Countersigned,
     Payload,
-    Promoted,
     Quarantined,
     Rotated,
     Started,
@@ -68,7 +67,7 @@ from threegate.trail.payloads import (
 from threegate.trail.truncation_check import evidence_of_truncation
 
 Clock = Callable[[], datetime]
-_LETS_RUN: Final = (Approved, Claimed, Cleared, Countersigned, Promoted, Started)
+_LETS_RUN: Final = (Approved, Claimed, Cleared, Countersigned, Started)
 
 
 def system_clock() -> datetime:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from threegate.core import durable, limits
@@ -27,15 +28,6 @@ def evidence_of_truncation(workspace: Workspace, index: TrailIndex, events: Iter
     that there are.
     """
     return [*_outside(index), *_states(workspace, events), *_results(workspace, index)]
-
-
-def result_trail_seq(path: Path) -> int | None:
-    """The trail_seq that a result file names, or None when it names none or cannot be read."""
-    try:
-        data = durable.read_regular(path, max_bytes=limits.RESULT_BYTES)
-    except OSError:
-        return None
-    return trail_seq_of(data)
 
 
 def trail_seq_of(result: bytes) -> int | None:
@@ -73,7 +65,8 @@ def _states(workspace: Workspace, events: Iterable[Event]) -> list[str]:
 def _results(workspace: Workspace, index: TrailIndex) -> list[str]:
     found = []
     for name in _names(workspace.results, ".md"):
-        seq = result_trail_seq(workspace.results / name)
-        if seq is not None and seq > index.head.seq:
-            found.append(f"results/{name}")
+        with suppress(OSError):
+            seq = trail_seq_of(durable.read_regular(workspace.results / name, max_bytes=limits.RESULT_BYTES))
+            if seq is not None and seq > index.head.seq:
+                found.append(f"results/{name}")
     return found

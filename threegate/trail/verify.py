@@ -1,14 +1,17 @@
 """Verification of the whole trail: every file, every line, every checkpoint; streaming, in constant memory.
 
 Invariant: nothing that the trail says about itself is believed before it was checked against its bytes; what
-is wrong is named with its file and line. The key is the one of the first event unless another is given.
+is wrong is named with its file and line, and all of it is counted. The key is the one of the first event unless
+another is given.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from threegate.core import durable, limits
@@ -28,13 +31,76 @@ from threegate.trail.checkpoint import TrailCheckpoint
 from threegate.trail.event import Event, LineError, parse_line
 from threegate.trail.payloads import TreeAnnounced, WorkspaceAdopted, WorkspaceCreated
 from threegate.trail.tree import Frontier
-from threegate.trail.verify_report import Verification
 from threegate.trail.workspace_key import VerifierKey
+
+
+@dataclass(frozen=True, slots=True)
+class TrailProblem:
+    """One thing that is wrong: in which file, on which line (0: the file as a whole)."""
+
+    place: str
+    line: int
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.place}:{self.line}" if self.line else self.place
+        return f"{where}: {self.message}"
+
+
+@dataclass(slots=True)
+class Verification:
+    """What verification found. `problems` is cut at limits.VERIFY_PROBLEMS, `problem_count` is not."""
+
+    lines: int = 0
+    seq: int = 0
+    head: str = ""
+    root: bytes = b""
+    workspace_id: str = ""
+    segments: int = 0
+    checkpoints: int = 0
+    last_time: str = ""
+    problem_count: int = 0
+    problems: list[TrailProblem] = field(default_factory=list)
+    cosigned: list[tuple[str, int, str]] = field(default_factory=list)
+    """Of each witness that was asked for and cosigned the newest checkpoint: name, size, time (UTC)."""
+    notes: list[TrailProblem] = field(default_factory=list)
+    """Remarks that are worth knowing but not problems; cut at limits.VERIFY_PROBLEMS."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return self.problem_count == 0
+
+    def note(self, place: str | Path, message: str) -> None:
+        """Note what is not a problem."""
+        if len(self.notes) < limits.VERIFY_PROBLEMS:
+            self.notes.append(TrailProblem(str(place), 0, message))
+
+    def add(self, place: str | Path, line: int, message: str) -> None:
+        """Note a problem."""
+        self.problem_count += 1
+        if len(self.problems) < limits.VERIFY_PROBLEMS:
+            self.problems.append(TrailProblem(str(place), line, message))
 
 
 def trail_checkpoint_folder(workspace: Workspace) -> Path:
     """The folder of the signed checkpoints: ``audit/checkpoints/<size>``."""
     return workspace.audit / "checkpoints"
+
+
+@contextmanager
+def standing_still(workspace: Workspace) -> Iterator[None]:
+    """Keep everybody from changing a state meanwhile; a copy that cannot be locked is taken as it is."""
+    try:
+        lock = os.open(workspace.audit / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        yield
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(lock)
 
 
 def verify_trail(
@@ -118,7 +184,9 @@ class _Run:
         self.result.segments += 1
         try:
             number = 0
-            for number, raw in enumerate(read_lines(descriptor, 0, self._settled_size(descriptor)), start=1):
+            with standing_still(self.workspace):
+                size = os.fstat(descriptor).st_size
+            for number, raw in enumerate(read_lines(descriptor, 0, size), start=1):
                 if raw.whole:
                     self._read_line(path, number, raw.data)
                 else:
@@ -151,20 +219,6 @@ class _Run:
             self.result.add(path, number, "is another event than the head kept outside names")
         if self._on_event is not None:
             self._on_event(event)
-
-    def _settled_size(self, descriptor: int) -> int:
-        """The file's size while no process appends; without the lock (for a read-only copy), the current
-        size.
-        """
-        try:
-            lock = os.open(self.workspace.audit / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except OSError:
-            return os.fstat(descriptor).st_size
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH)
-            return os.fstat(descriptor).st_size
-        finally:
-            os.close(lock)
 
     def _bad(self, path: Path, number: int, line: bytes, error: LineError) -> None:
         """Report a line that is out of place, and continue after it if it is an event."""

@@ -21,7 +21,7 @@ from threegate.core.user_state import UserState
 if TYPE_CHECKING:  # loaded where a key is used: most commands use none
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-_VKEY = re.compile(r"([^\s+]{1,128})\+([0-9a-f]{8})\+([A-Za-z0-9+/]{44})")
+_VKEY = re.compile(r"([^\s+\ud800-\udfff]{1,128})\+([0-9a-f]{8})\+([A-Za-z0-9+/]{44})")
 
 
 def origin_of(workspace_id: str) -> str:

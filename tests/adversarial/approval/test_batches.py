@@ -24,6 +24,7 @@ from threegate.acts.approve_group import deliver_group, open_group, seal_group, 
 from threegate.acts.cancel import cancel_request
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.approval.statement import Batch, SignedBytes
+from threegate.audit.audit_verify import verify_workspace
 from threegate.core import durable
 from threegate.core.canonical import canonical_bytes
 from threegate.core.errors import InvalidInput, Refused
@@ -106,6 +107,14 @@ def altered(change: Callable[[list[dict[str, object]]], object]) -> Callable[[by
         return canonical_bytes(value) + b"\n" + armor
 
     return edit
+
+
+def test_a_statement_of_any_depth_is_no_batch_for_the_audit(bench: Bench) -> None:
+    one, two = (done.path for done in approve(bench, drafts(bench, 2)))
+    sig(one).write_bytes(b"[" * 60_000 + b"\n")
+    problems = [str(item) for item in verify_workspace(bench.workspace).problems]
+    assert any(str(sig(one)) in line and "it was changed" in line for line in problems)
+    assert not any(str(sig(two)) in line for line in problems)
 
 
 FORM, SIGNATURE = "signature_file_malformed", "signature_invalid"

@@ -16,15 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.trail.workspaces import WORKSPACE_ID, grow, make_workspace, raw_trail
-from threegate.audit.trail_checkpoints import write_trail_checkpoint
+from threegate.audit.trail_checkpoints import complete_trail_checkpoint, write_trail_checkpoint
+from threegate.core.errors import TrailError
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.trail.chain import Chain
 from threegate.trail.checkpoint import TrailCheckpoint, sign_trail_checkpoint
 from threegate.trail.event import LineError, make_event
+from threegate.trail.payloads import TrailCheckpointSigned
 from threegate.trail.trail import Trail
 from threegate.trail.tree import Frontier
-from threegate.trail.verify import verify_trail
+from threegate.trail.verify import trail_checkpoint_folder, verify_trail
 from threegate.trail.workspace_key import SigningKey, load_key
 
 LINES = 200
@@ -246,6 +248,20 @@ def test_a_checkpoint_whose_bytes_were_changed(trail) -> None:
         path.write_bytes(changed)
         result = verify_trail(workspace)
         assert not result.ok and result.problems[0].place == str(path), place
+
+
+@pytest.mark.parametrize(
+    ("size", "root"), [(LINES, "ab" * 32), (LINES, "no digest"), (7, ""), (0, ""), (-1, ""), (999, "")]
+)
+def test_a_tree_that_an_event_only_claims_is_never_signed(trail, size: int, root: str) -> None:
+    """A daemon that starts writes the note that the last such event announced, if a crash kept it from its folder."""
+    workspace, _ = trail
+    with Trail(workspace).locked() as held:
+        held.append(TrailCheckpointSigned(size=size, root=root or held.index.frontier.root().hex()), actor="me")
+    notes = sorted(trail_checkpoint_folder(workspace).iterdir())
+    with pytest.raises(TrailError, match="is not of the lines before it"):
+        complete_trail_checkpoint(Trail(workspace))
+    assert sorted(trail_checkpoint_folder(workspace).iterdir()) == notes
 
 
 def test_checkpoints_that_contradict_each_other(trail) -> None:

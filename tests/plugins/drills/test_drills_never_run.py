@@ -33,10 +33,10 @@ from threegate.plugins.drills.placed_drill import Drill, drills_folder
 from threegate.review import reviewed_draft
 from threegate.review.reviewed_draft import Draft, open_reviewed_draft, read_draft
 from threegate.review.status import status_lines
-from threegate.trail.payloads import Approved, Claimed, Promoted, Started
+from threegate.trail.payloads import Approved, Claimed, Started
 from threegate.trail.trail import Trail
 
-_GOES_ON = (Approved, Promoted, Claimed, Started)
+_GOES_ON = (Approved, Claimed, Started)
 
 
 @pytest.fixture

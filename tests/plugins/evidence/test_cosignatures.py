@@ -23,6 +23,7 @@ from threegate.plugins.evidence.cosigned_checkpoints import complete_cosignature
 from threegate.trail.checkpoint import TrailCheckpoint
 from threegate.trail.cosignature import WitnessKey
 from threegate.trail.event import Event
+from threegate.trail.payloads import TrailCheckpointSigned
 from threegate.trail.trail import Trail
 from threegate.trail.workspace_key import SigningKey
 
@@ -124,6 +125,16 @@ def test_a_trail_without_a_checkpoint_has_no_cosignature(tmp_path: Path) -> None
     workspace, _ = make_workspace(tmp_path / "ws")
     result = verify_workspace(workspace, witnesses=[WitnessKey("w.example", bytes(32))])
     assert ["has no trail checkpoint, so w.example cosigned none" in item.message for item in result.problems] == [True]
+
+
+def test_a_checkpoint_whose_root_is_no_digest_has_no_cosignature(tmp_path: Path) -> None:
+    workspace, trail = make_workspace(tmp_path / "ws")
+    with trail.locked() as held:
+        held.append(TrailCheckpointSigned(size=1, root="not a digest"), actor="me")
+    result = verify_workspace(workspace, witnesses=[WitnessKey("w.example", bytes(32))])
+    messages = [item.message for item in result.problems]
+    assert "announces a tree that is not the one before it" in messages
+    assert any("w.example" in message for message in messages)
 
 
 def test_a_checkpoint_that_is_gone_stops_no_start(signed: Workspace) -> None:

@@ -18,7 +18,7 @@ from threegate.core import limits
 from threegate.plugins.evidence.report_page import GROUPS, render_page, round_step
 from threegate.plugins.evidence.trail_report import day_bars, write_report
 from threegate.trail import moves
-from threegate.trail.payloads import Delivered, Pruned, Refused
+from threegate.trail.payloads import Pruned, Refused, Waiting
 
 CHROMIUM = (
     "chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -146,7 +146,7 @@ def test_old_requests_are_counted_and_not_listed(tmp_path: Path, monkeypatch: py
     first = next(event.request_id for event in trail.events() if event.type == "validated")
     with trail.locked() as held:
         held.append(Pruned.from_data({"what": "run", "removed": 1}), request_id=first, actor="x")
-        held.append(Delivered(), request_id=first, actor="x")
+        held.append(Waiting(), request_id=first, actor="x")
     whole, short = tmp_path / "whole.html", tmp_path / "short.html"
     assert write_report(workspace, whole) == 60
     monkeypatch.setattr(limits, "REPORT_REQUESTS", 7)

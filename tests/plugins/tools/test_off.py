@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.plugins.tools.notes_server import Notes, notes_server
+from threegate.core import durable
 from threegate.trail import moves
 from threegate.trail.payloads import Claimed
 from threegate.trail.trail import Trail
@@ -45,3 +46,17 @@ def test_no_daemon_starts_over_a_call_that_was_claimed(tmp_path: Path) -> None:
         done = notes.place.run("run", "--once")
         assert done.code == 3 and f"{draft.stem} is claimed and has not ended, and {SAID}" in done.err, done.err
         assert notes.calls == []
+
+
+def test_what_a_crash_left_of_a_pinned_server_is_settled_all_the_same(tmp_path: Path) -> None:
+    with notes_server(tmp_path) as notes:
+        (pinned,) = notes.workspace.tools.glob("*.json")
+        announced = pinned.read_bytes()
+        pinned.rename(durable.staged(pinned))  # the event is on disk, and the file is not in its place yet
+        other = durable.staged(pinned.with_name("other.json"))
+        other.write_bytes(announced)  # no event came
+        turn_off(notes)
+        notes.place.once()
+        assert pinned.read_bytes() == announced
+        assert [path.name for path in notes.workspace.tools.iterdir()] == [pinned.name]
+        notes.place.run("audit", "verify", expect=0)

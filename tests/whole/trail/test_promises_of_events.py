@@ -81,8 +81,8 @@ PROMISES: dict[str, tuple[str, str]] = {
 """By kind: words of its sentence or docstring, and the test that tries to make them false."""
 
 SAYS_WHAT_HAPPENED = set(
-    "agent_started applied approved cancel_requested checkpoint cleared countersigned delivered drill_ended "
-    "findings_decided observed operator_added project_added promoted proposed replayed rotated session_opened "
+    "agent_started applied approved cancel_requested checkpoint cleared countersigned drill_ended "
+    "findings_decided observed operator_added project_added proposed replayed rotated session_opened "
     "settings_changed started tools_added tools_refreshed undo_started validated waiting witnessed "
     "workspace_created".split()
 )

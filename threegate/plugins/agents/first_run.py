@@ -42,12 +42,11 @@ from threegate.trail.payloads import (
     Cleared,
     Countersigned,
     OperatorAdded,
-    Promoted,
     WorkspaceCreated,
 )
 from threegate.trail.trail import Trail
 
-_DECIDED: Final = (Approved, Claimed, Cleared, Countersigned, Promoted)
+_DECIDED: Final = (Approved, Claimed, Cleared, Countersigned)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from threegate.approval.act import check_act
+from threegate.approval.further_signatures import check_act
 from threegate.approval.operators import Operators, load_operators
 from threegate.approval.ssh_wire import MalformedError
 from threegate.approval.statement import Act, SignedBytes

@@ -251,7 +251,7 @@ for entry in index["requests"]:
             claims.append(event)
         elif kind in ENDS:
             end = event
-        if kind in ("approved", "promoted", "claimed", *ENDS):
+        if kind in ("approved", "claimed", *ENDS):
             if data.get("files") is not None:
                 digests = dict(data["files"])
             elif data.get("request_sha256") is not None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 PREDICATE_TYPE = "https://threegate.local/attestation/run/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 COLUMNS = ("seq", "time", "type", "request_id", "actor", "story", "data", "hash")
-_BEGINS = frozenset(("approved", "promoted", "claimed", "finished"))
+_BEGINS = frozenset(("approved", "claimed", "finished"))
 """Prefixes of the events that a statement is made from; drafts that were not approved are dropped."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 

@@ -39,8 +39,7 @@ from threegate.trail.history import RequestHistory
 from threegate.trail.payloads import Approved, Pruned, SettingsChanged, WorkspaceAdopted, WorkspaceCreated
 from threegate.trail.payloads.operator_events import OperatorsChanged
 from threegate.trail.trail import Trail
-from threegate.trail.verify import trail_checkpoint_folder, verify_trail
-from threegate.trail.verify_report import Verification
+from threegate.trail.verify import Verification, trail_checkpoint_folder, verify_trail
 from threegate.trail.workspace_key import SigningKey, load_key
 
 INDEX_TYPE: Final = "threegate-evidence/1"

@@ -27,11 +27,11 @@ from threegate.plugins.evidence.pack_writer import PackWriter
 from threegate.trail import moves
 from threegate.trail.event import Event
 from threegate.trail.history import RequestHistory, result_name
-from threegate.trail.payloads import Approved, Claimed, Countersigned, End, Finished, Promoted, under_grant
+from threegate.trail.payloads import Approved, Claimed, Countersigned, End, Finished, under_grant
 from threegate.trail.truncation_check import trail_seq_of
 from threegate.trail.workspace_key import SigningKey
 
-BEGINS: Final = (Approved, Promoted, Claimed, End)
+BEGINS: Final = (Approved, Claimed, End)
 """Prefixes of the events that a pack covers for a request; undecided drafts have only events."""
 _SAFE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _SUFFIX: Final = re.compile(r"(\.sig(\.[A-Za-z0-9._@+-]{1,64})?)?")
@@ -61,11 +61,10 @@ class PackedRequest:
         if isinstance(payload, Countersigned):
             self.files.update(payload.files or {})
         elif isinstance(payload, BEGINS):
-            digest = None if isinstance(payload, Promoted) else payload.request_sha256
             if payload.files is not None:
                 self.files = dict(payload.files)
-            elif digest is not None:
-                self.files = {**({} if isinstance(payload, Approved) else self.files), "": digest}
+            elif payload.request_sha256 is not None:
+                self.files = {**({} if isinstance(payload, Approved) else self.files), "": payload.request_sha256}
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,8 +78,7 @@ def check_grant_terms(facts: LaunchFacts, grant: Grant) -> str:
     refuse_write(facts.job, allowed=settings.allow_write)
     if grant.owner != facts.owner:
         raise Refused("grant_mismatch", "the draft has another owner than the grant names")
-    needed: int = getattr(facts.quorum, facts.job.effective_risk)
-    if needed > 1:
+    if (needed := facts.signers_needed(facts.job.effective_risk)) > 1:
         raise Refused("quorum_missing", f"{needed} operators must sign this; a grant has one")
     return f"use {uses + 1} of {grant.max_uses}"
 
@@ -93,7 +92,7 @@ def check_grant_time(facts: LaunchFacts, grant: Grant) -> str:
         raise Refused("not_yet_valid", "the grant, or the promotion under it, is dated in the future")
     if promoted < facts.request.created_utc:
         raise Refused("not_yet_valid", "promoted before it was created")
-    if facts.now >= grant.expires_utc or facts.now >= promoted + timedelta(seconds=facts.ttl_sec):
+    if facts.now >= grant.expires_utc or facts.now >= promoted + facts.ttl:
         raise Refused("expired", "the grant, or the promotion under it, has ended")
     return f"until {grant.expires_utc:%Y-%m-%dT%H:%M:%SZ}"
 

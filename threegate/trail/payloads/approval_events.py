@@ -11,7 +11,6 @@ from threegate.trail.payloads.payload import (
     Placed,
     because,
     frozen_fields,
-    named,
     nested,
     short,
 )
@@ -175,22 +174,6 @@ class Countersigned(Payload):
 
     def change(self, history: History, event: object) -> None:
         history.countersigned.append(event)
-
-
-@frozen_fields
-class Promoted(Placed):
-    """A person put a file into approved/ by hand."""
-
-    kind = "promoted"
-    slot = "promoted"
-
-    @property
-    def marks(self) -> tuple[str, ...]:
-        """As of an approval: the digest of the request."""
-        return _marks(None, None, (self.files or {}).get(""))
-
-    def sentence(self) -> str:
-        return f"put into approved/ by hand{named(self.file)}"
 
 
 @frozen_fields

@@ -406,14 +406,3 @@ class Applied(SignedAct):
         if self.note_sha256 is not None:
             return f"stored the note {short(self.note_sha256)}"
         return f"applied to the project{because(', '.join(self.paths or ()))}"
-
-
-@frozen_fields
-class Delivered(Placed):
-    """The result was handed over."""
-
-    kind = "delivered"
-    slot = "delivered"
-
-    def sentence(self) -> str:
-        return f"delivered{named(self.file)}"

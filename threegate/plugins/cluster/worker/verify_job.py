@@ -79,8 +79,6 @@ def verify(data: bytes, trust: Trust, journal: NonceJournal, *, now: datetime) -
     facts = _facts(envelope, request, job, trust, journal, now)
     judgement = judge(
         facts,
-        request,
-        job,
         _policy(trust.settings, envelope),
         DAEMON_DECIDED,
         side_effect_above_read=envelope.write_class,
@@ -153,7 +151,6 @@ def _facts(
     now: datetime,
 ) -> LaunchFacts:
     """What gate 2 asks, by this worker's own files; `recorded_operators` is its own file, since it has no trail."""
-    approval = trust.settings.approval
     return LaunchFacts(
         request=request,
         job=job,
@@ -164,7 +161,7 @@ def _facts(
         epoch=envelope.epoch,
         policy_sha256=envelope.policy_sha256,
         standing_sha256=envelope.policy_sha256,  # the daemon sends that of the way to this approval
-        ttl_sec=approval.ttl,
+        settings=trust.settings,
         now=now,
         clock_behind_sec=journal.clock_behind(now),
         pinned={item.sha256: PinnedFile(item.size) for item in envelope.inputs},
@@ -172,13 +169,10 @@ def _facts(
         id_used=journal.ran(request.request_id),
         shown_sha256=None,
         countersignatures=envelope.countersignature_bytes,
-        quorum=approval.quorum,
         requesters=_requesters(trust.settings, envelope),
         owner=envelope.owner,
         was_approved=True,
-        settings=trust.settings,
         grant_uses=journal.grant_uses,
-        mode="required",
     )
 
 
