@@ -196,7 +196,7 @@ class _Code:
         """A value that a name gets; of several that are of one type the last will do."""
         before = self.values.get(name)
         self.values[name] = value
-        if before is not None and type(before) is type(value) and ast.dump(_callee(before)) == ast.dump(_callee(value)):
+        if before is not None and type(before) is type(value) and _alike(_callee(before), _callee(value)):
             self.bound[name] -= 1
 
     def origin(self, node: ast.AST) -> str | None:
@@ -592,6 +592,26 @@ def _last_name(node: ast.AST | None) -> str:
 def _callee(node: ast.expr) -> ast.expr:
     """What makes the type of a value: of a call its function, otherwise nothing that counts."""
     return node.func if isinstance(node, ast.Call) else ast.Constant(None)
+
+
+def _alike(one: ast.expr, other: ast.expr) -> bool:
+    """Whether two expressions are written with the same parts. Without recursion: code may be nested more deeply than
+    Python's stack is.
+    """
+    pairs: list[tuple[Any, Any]] = [(one, other)]
+    while pairs:
+        left, right = pairs.pop()
+        if type(left) is not type(right):
+            return False
+        if isinstance(left, ast.AST):
+            pairs += [(getattr(left, name), getattr(right, name)) for name in left._fields]
+        elif isinstance(left, list):
+            if len(left) != len(right):
+                return False
+            pairs += zip(left, right, strict=True)
+        elif left != right:
+            return False
+    return True
 
 
 def _texts(node: ast.Call) -> Iterator[str]:
