@@ -223,6 +223,14 @@ def test_schemas_that_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def test_a_schema_that_refers_to_itself_many_times_gives_its_answer_at_once() -> None:
+    """Eight levels of eight references are 16 million schemas, of which none gives a rule."""
+    deep = {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}] * 8}}, "$ref": "#/$defs/a", "minimum": 1}
+    assert "BAD_SCHEMA" in codes({"t": {}, "t.schema.json": deep})
+    tree = {"properties": {name: {"items": {"$ref": "#"}} for name in ("left", "right")} | {"n": {"minimum": 1}}}
+    assert codes({"t": {}, "t.schema.json": tree}) == ["SCHEMA_NOT_DERIVED"]
+
+
 def test_secrets_of_the_environment_are_never_shown() -> None:
     spec = {
         "t": {
