@@ -534,7 +534,7 @@ class _Code:
         for part in node.body:
             name = getattr(part, "name", "")
             if name in _NEVER_CALLED:
-                yield Problem("TG417", part.lineno, part.col_offset + 1, f"Monty never calls {name}; {_ERA}")
+                yield _fails(part, f"Monty never calls {name}; {_ERA}")
 
     def _raise(self, node: ast.Raise) -> Iterator[Problem]:
         error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
@@ -634,7 +634,7 @@ def _fails(node: ast.expr | ast.stmt | ast.alias, message: str) -> Problem:
 def _lacks(node: ast.expr | ast.alias, what: str, origin: str) -> Problem:
     hint = _HINTS.get(origin)
     instead = _ERA if hint is None else f"{hint}, or use ERA: change backend"
-    return Problem("TG417", node.lineno, node.col_offset + 1, f"Monty has no {what[:80]}; {instead}")
+    return _fails(node, f"Monty has no {what[:80]}; {instead}")
 
 
 def _differs(node: ast.expr | ast.ExceptHandler, message: str) -> Problem:
