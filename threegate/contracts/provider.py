@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from threegate.contracts.compiled import Compiled
@@ -29,7 +29,7 @@ class TrafficFinding:
 
     def to_json(self) -> dict[str, str]:
         """Plain JSON."""
-        return {"code": self.code, "severity": self.severity, "path": self.path, "message": self.message}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
