@@ -14,6 +14,7 @@ import builtins
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 from threegate.request.code_modules import MONTY_NAMES
@@ -606,9 +607,7 @@ def _alike(one: ast.expr, other: ast.expr) -> bool:
         if isinstance(left, ast.AST):
             pairs += [(getattr(left, name), getattr(right, name)) for name in left._fields]
         elif isinstance(left, list):
-            if len(left) != len(right):
-                return False
-            pairs += zip(left, right, strict=True)
+            pairs += zip_longest(left, right)
         elif left != right:
             return False
     return True
