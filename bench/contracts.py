@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.contracts.material import compiled  # noqa: E402
-from threegate.contracts import engine  # noqa: E402
+from threegate.contracts import engine, transitions  # noqa: E402
 from threegate.contracts.state import Call, CallOutcome  # noqa: E402
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -97,9 +97,9 @@ def main() -> int:
     logging.disable(logging.CRITICAL)
     from edictum import Edictum, Principal
 
-    session = engine.open_session(compiled(OURS).rules)
+    session = transitions.open_session(compiled(OURS).rules)
     call = Call("order", ARGUMENTS, principal={"role": "trader"})
-    engine.commit(session, call, CallOutcome("succeeded"))
+    transitions.commit(session, call, CallOutcome("succeeded"))
     guard = Edictum.from_yaml_string(THEIRS)
     principal = Principal(role="trader")
     bad = {**ARGUMENTS, "shares": 1001}
@@ -116,9 +116,9 @@ def main() -> int:
     print(f"ratio                         {ours / theirs:12.1f} (aim {AIM_RATIO})")
     growth = []
     for earlier in (10, 1_000, 100_000):
-        long = engine.open_session(compiled(LONG).rules)
+        long = transitions.open_session(compiled(LONG).rules)
         for number in range(earlier):
-            engine.commit(long, Call("order", {**ARGUMENTS, "shares": number % 9}), CallOutcome("succeeded"))
+            transitions.commit(long, Call("order", {**ARGUMENTS, "shares": number % 9}), CallOutcome("succeeded"))
         rate = max(a_second(lambda long=long: engine.decide(long, LONG_CALL, NOW), 10_000) for _ in range(5))
         growth.append(rate)
         print(f"after {earlier:>7,} calls           {rate:12,.0f} decisions a second (aggregates, loop, limit)")

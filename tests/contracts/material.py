@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from threegate.contracts import engine
+from threegate.contracts import transitions
 from threegate.contracts.compiled import Compiled
 from threegate.contracts.compiler import compile_folder
 from threegate.contracts.state import Call, Session
@@ -77,7 +77,7 @@ def codes(spec: Mapping[str, Any], **more: Any) -> list[str]:
 
 def opened(spec: Mapping[str, Any], **more: Any) -> Session:
     """A new session under a folder's session.yaml."""
-    return engine.open_session(compiled(spec, **more).rules)
+    return transitions.open_session(compiled(spec, **more).rules)
 
 
 def call(arguments: Mapping[str, Any] | None = None, tool: str = "t", **more: Any) -> Call:

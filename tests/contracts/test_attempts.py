@@ -14,7 +14,7 @@ import pytest
 from tests.contracts.material import NOW, call, opened
 from tests.contracts.test_daemon import ask, lay, near, state
 from tests.support import Place
-from threegate.contracts import engine
+from threegate.contracts import transitions
 from threegate.contracts.state import CallOutcome as ContractOutcome
 from threegate.core import limits
 from threegate.core.workspace import Workspace
@@ -193,7 +193,7 @@ def test_shadow_mode_and_an_empty_folder_make_one_attempt(stage: Stage) -> None:
 def test_a_delay_without_end_is_a_year() -> None:
     endless = {"rate_limits": {"on_429": {"respect_retry_after": True, "max_sleep_seconds": 10**15}}}
     session = opened({"t": endless})
-    engine.commit(session, call({}), ContractOutcome("failed", retry_after=10.0**14), now=NOW)
+    transitions.commit(session, call({}), ContractOutcome("failed", retry_after=10.0**14), now=NOW)
     assert session.delayed["t"].startswith("2027-01-01")
 
 

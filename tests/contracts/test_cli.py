@@ -194,6 +194,8 @@ def anthropic(**more: Any) -> dict[str, Any]:
         ),
         (anthropic(content=[{"type": "tool_use", "name": "free"}]), []),
         ({"choices": [{"message": 5}]}, ["response_unknown"]),
+        (openai(message={"tool_calls": 5}), ["response_unknown"]),
+        (openai(message={"tool_calls": {"function": {"name": "t"}}}), ["response_unknown"]),
         ({"choices": []}, ["response_unknown"]),
         ({}, ["response_unknown"]),
         (5, ["response_unknown"]),

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.contracts.material import EXAMPLES, TOOL, codes, compiled, folder
-from threegate.contracts import engine
+from threegate.contracts import transitions
 from threegate.contracts.codes import CODES
 from threegate.contracts.compiled import read_folder
 from threegate.contracts.compiler import compile_folder
@@ -347,7 +347,7 @@ def test_the_named_environment_is_part_of_what_was_compiled() -> None:
     one, other = compiled(spec), compiled(spec, environment={"STAGE": "test", "OTHER": "x"})
     assert one.variables == ("STAGE",) and one.sha256 != other.sha256
     assert compiled(spec, environment={}).sha256 not in (one.sha256, other.sha256)
-    assert engine.open_session(one.rules).phase is None
+    assert transitions.open_session(one.rules).phase is None
 
 
 def test_what_a_wildcard_says_holds_wherever_a_tool_is_looked_up() -> None:

@@ -11,14 +11,21 @@ from typing import Any
 import pytest
 
 from tests.contracts.material import GONE, NOW, call, compiled, folder, opened
-from threegate.contracts import engine
-from threegate.contracts.call_json import answer_from_json, answer_to_json, call_from_json, call_to_json
+from threegate.contracts import engine, transitions
 from threegate.contracts.compiled import Compiled
 from threegate.contracts.compiler import compile_folder
 from threegate.contracts.contract_checkpoints import call_sha256
 from threegate.contracts.json_paths import MISSING
-from threegate.contracts.session_table import SessionTable, merge
+from threegate.contracts.session_table import (
+    SessionTable,
+    answer_from_json,
+    answer_to_json,
+    call_from_json,
+    call_to_json,
+    merge,
+)
 from threegate.contracts.state import Answer, Call, CallOutcome, Session, Tally
+from threegate.contracts.transitions import seen_key
 from threegate.core import limits
 from threegate.core.errors import Refused
 
@@ -59,7 +66,7 @@ def test_the_contract_of_the_backend_applies_besides_the_named_tools() -> None:
     )
     assert code(opened({"t": {}}), request("t")) == "no_contract"
     assert code(session, request()) is None
-    engine.commit(session, request("t"), CallOutcome("succeeded"))
+    transitions.commit(session, request("t"), CallOutcome("succeeded"))
     assert session.tally.calls == {"threegate.monty": 1, "t": 1} and session.tally.steps == 1
 
 
@@ -118,12 +125,12 @@ def test_deciding_changes_nothing_and_a_block_changes_only_its_counters() -> Non
             },
         }
     )
-    engine.commit(session, call({"a": 2}), CallOutcome("succeeded"))
+    transitions.commit(session, call({"a": 2}), CallOutcome("succeeded"))
     before = json.dumps(session.to_json())
     for one in (call({"a": 5}), call({}), call(tool="nobody")):
         engine.decide(session, one, NOW)
         assert json.dumps(session.to_json()) == before
-    engine.note_block(session, call({}))
+    transitions.note_block(session, seen_key(call({})))
     after = session.to_json()
     changed = {key for key, value in after.items() if json.loads(before)[key] != value}
     assert changed == {"blocks", "window"}
@@ -159,7 +166,7 @@ def test_a_call_without_meaning_is_blocked_and_counted(arguments: dict[str, Any]
         }
     )
     assert code(session, call(arguments)) == "call_malformed"
-    engine.note_block(session, call(arguments))
+    transitions.note_block(session, seen_key(call(arguments)))
     assert session.blocks == 1
 
 
@@ -176,7 +183,7 @@ def test_deep_arguments_are_blocked() -> None:
         }
     )
     assert code(session, call({"a": deep})) == "call_malformed"
-    engine.note_block(session, call({"a": deep}))
+    transitions.note_block(session, seen_key(call({"a": deep})))
     while isinstance(deep, list):  # taken apart by hand: Python's own deletion of it recurses
         deep = deep.pop()
 
@@ -188,7 +195,7 @@ def test_narrow_reports_the_tools_that_are_left() -> None:
     }  # fmt: skip
     session = opened(spec)
     assert engine.allowed_tools(session) == ("t", "u", "v")
-    engine.commit(session, call(tool="u"), CallOutcome("succeeded"))
+    transitions.commit(session, call(tool="u"), CallOutcome("succeeded"))
     decision = engine.decide(session, call(), NOW)
     assert decision.allowed_tools == () and decision.to_json()["allowed_tools"] == []
     del spec["session"]["session_limits"]["max_tool_calls"]
@@ -254,7 +261,9 @@ def test_a_session_survives_its_own_rendering() -> None:
         },
     }  # fmt: skip
     session = opened(spec)
-    engine.commit(session, call({"n": 2.5}, labels=("m",)), CallOutcome("succeeded", retry_after=3, cost=0.5), now=NOW)
+    transitions.commit(
+        session, call({"n": 2.5}, labels=("m",)), CallOutcome("succeeded", retry_after=3, cost=0.5), now=NOW
+    )
     kept = json.loads(json.dumps(session.to_json()))
     again = Session.from_json(session.rules, kept)
     assert again.to_json() == session.to_json() and again.window.maxlen == 3
@@ -278,9 +287,9 @@ LISTED: dict[str, Any] = {
 
 def test_what_outputs_gave_is_remembered_up_to_a_bound_and_then_no_longer_denied() -> None:
     session, most = opened(LISTED), limits.CONTRACT_OUTPUT_VALUES
-    engine.commit(session, call(tool="u"), CallOutcome("succeeded", list(range(most))))
+    transitions.commit(session, call(tool="u"), CallOutcome("succeeded", list(range(most))))
     assert code(session, call({"id": 0})) is None and code(session, call({"id": -1}, "v")) is None
-    engine.commit(session, call(tool="u"), CallOutcome("succeeded", [0, "new"]))
+    transitions.commit(session, call(tool="u"), CallOutcome("succeeded", [0, "new"]))
     again = Session.from_json(session.rules, json.loads(json.dumps(session.to_json())))
     for one in (session, again):
         assert code(one, call({"id": 0})) is None and code(one, call({"id": "new"})) is None
@@ -288,19 +297,19 @@ def test_what_outputs_gave_is_remembered_up_to_a_bound_and_then_no_longer_denied
         assert len(one.outputs["u $[*]"].digests) == most
     assert again.to_json() == session.to_json()
     wide = opened(LISTED)
-    engine.commit(wide, call(tool="u"), CallOutcome("succeeded", [1] * (limits.CONTRACT_JSONPATH_NODES + 1)))
+    transitions.commit(wide, call(tool="u"), CallOutcome("succeeded", [1] * (limits.CONTRACT_JSONPATH_NODES + 1)))
     assert code(wide, call({"id": 1})) == "ref_mismatch" == code(wide, call({"id": 2}, "v"))
 
 
 def test_a_claim_that_was_given_back_may_have_given_anything() -> None:
     session = opened(LISTED)
-    engine.commit(session, call(tool="u"), CallOutcome("succeeded", [1]))
+    transitions.commit(session, call(tool="u"), CallOutcome("succeeded", [1]))
     assert code(session, call({"id": 2}, "v")) is None
-    engine.reserve(session, call(tool="u", call_id="TR-1"))
+    transitions.reserve(session, call(tool="u", call_id="TR-1"))
     assert code(session, call({"id": 2}, "v")) is None
-    engine.release(session, "TR-1")
+    transitions.release(session, "TR-1")
     assert code(session, call({"id": 2}, "v")) == "ref_mismatch" and code(session, call({"id": 1})) is None
-    engine.release(session, "TR-1")
+    transitions.release(session, "TR-1")
 
 
 def test_calls_and_answers_survive_their_own_rendering() -> None:
@@ -314,13 +323,13 @@ def test_calls_and_answers_survive_their_own_rendering() -> None:
 
 def test_only_an_allowed_call_is_claimed_and_once() -> None:
     session = opened({"t": {}})
-    engine.reserve(session, call(call_id="TR-1"))
+    transitions.reserve(session, call(call_id="TR-1"))
     with pytest.raises(ValueError, match="claimed already"):
-        engine.reserve(session, call(call_id="TR-1"))
+        transitions.reserve(session, call(call_id="TR-1"))
     with pytest.raises(ValueError, match="no_contract"):
-        engine.reserve(session, call(tool="nobody", call_id="TR-2"))
-    engine.release(session, "TR-1")
-    engine.release(session, "TR-1")
+        transitions.reserve(session, call(tool="nobody", call_id="TR-2"))
+    transitions.release(session, "TR-1")
+    transitions.release(session, "TR-1")
     assert not session.pending
 
 
@@ -333,13 +342,13 @@ def test_commit_requirement_none_moves_at_launch_and_only_once() -> None:
             }
         }
     )
-    engine.reserve(session, call({"a": 1}, call_id="TR-1"))
+    transitions.reserve(session, call({"a": 1}, call_id="TR-1"))
     assert session.tally.steps == 1 and session.binds == {"b": 1}
-    effect = engine.commit(session, call({"a": 1}, call_id="TR-1"), CallOutcome("succeeded", output={"o": 2}))
+    effect = transitions.commit(session, call({"a": 1}, call_id="TR-1"), CallOutcome("succeeded", output={"o": 2}))
     assert (effect.status, session.tally.steps, session.binds) == ("committed", 1, {"b": 1, "o": 2})
-    engine.reserve(session, call({"a": 3}, call_id="TR-2"))
-    effect = engine.commit(session, call({"a": 3}, call_id="TR-2"), CallOutcome("failed"))
-    assert (effect.moved, session.tally.steps, session.binds["b"]) == (True, 2, 3)
+    transitions.reserve(session, call({"a": 3}, call_id="TR-2"))
+    effect = transitions.commit(session, call({"a": 3}, call_id="TR-2"), CallOutcome("failed"))
+    assert (session.tally.steps, session.binds["b"]) == (2, 3)
 
 
 def test_two_contracts_with_different_commit_requirements() -> None:
@@ -351,17 +360,17 @@ def test_two_contracts_with_different_commit_requirements() -> None:
             "v": {},
         }
     )
-    engine.commit(session, request("t"), CallOutcome("failed"))
+    transitions.commit(session, request("t"), CallOutcome("failed"))
     assert (session.tally.steps, session.forbidden) == (1, {"u": "threegate.monty"})
 
 
 def test_retries_are_for_reads_that_never_started() -> None:
     read = compiled({"t": {"retries": {"max_attempts": 2, "retry_on": ["unavailable"]}}}).contracts["t"]
-    assert engine.may_retry(read, "unavailable", 1)
-    assert not engine.may_retry(read, "unavailable", 2)
-    assert not engine.may_retry(read, "failed", 1)
+    assert transitions.may_retry(read, "unavailable", 1)
+    assert not transitions.may_retry(read, "unavailable", 2)
+    assert not transitions.may_retry(read, "failed", 1)
     write = compiled({"t": {"side_effect": "write"}}).contracts["t"]
-    assert not engine.may_retry(write, "unavailable", 0)
+    assert not transitions.may_retry(write, "unavailable", 0)
 
 
 def test_lower_bounds_are_checked_when_the_session_ends() -> None:
@@ -372,13 +381,13 @@ def test_lower_bounds_are_checked_when_the_session_ends() -> None:
         {"name": "upper", "metric": "count", "tool": "t", "lte": 9, "reason": "r"},
     ]
     spec = {"t": {}, "session": {"aggregates": rules}}
-    assert [item.path for item in engine.close(opened(spec))] == ["calls", "least", "kinds"]
+    assert [item.path for item in transitions.close(opened(spec))] == ["calls", "least", "kinds"]
     session = opened(spec)
     for number in (5, 6):
-        engine.commit(session, call({"n": number}), CallOutcome("succeeded"))
-    assert engine.close(session) == () and session.killed == "session_closed"
+        transitions.commit(session, call({"n": number}), CallOutcome("succeeded"))
+    assert transitions.close(session) == () and session.killed == "session_closed"
     session.killed = "circuit_open"
-    engine.close(session)
+    transitions.close(session)
     assert session.killed == "circuit_open"
 
 
@@ -560,13 +569,13 @@ def test_what_would_have_been_blocked_can_still_be_counted() -> None:
         "workflow": {"shared_resources": [{"alias": "r", "mode": "serial_only"}]},
     }  # fmt: skip
     session = opened(spec)
-    engine.commit(session, call({"n": "none"}), CallOutcome("succeeded"))
-    engine.commit(session, call({"n": "none"}, tool="c"), CallOutcome("succeeded", output={"id": 1}))
+    transitions.commit(session, call({"n": "none"}), CallOutcome("succeeded"))
+    transitions.commit(session, call({"n": "none"}, tool="c"), CallOutcome("succeeded", output={"id": 1}))
     assert session.tally.steps == 2 and "s" not in session.tally.aggregates
     assert session.references == {} and session.binds == {} and session.fulfilled == {}
-    engine.reserve(session, call({"n": 4}, call_id="early"))
-    engine.commit(session, call({"n": 3}, tool="c"), CallOutcome("succeeded"))
-    engine.reserve(session, call({"n": 2}, tool="c", call_id="late"))
+    transitions.reserve(session, call({"n": 4}, call_id="early"))
+    transitions.commit(session, call({"n": 3}, tool="c"), CallOutcome("succeeded"))
+    transitions.reserve(session, call({"n": 2}, tool="c", call_id="late"))
     assert code(session, call({"n": 0}, tool="c")) == "aggregate_exceeded"
     session.fulfilled["u#0"] = {"3"}
     assert code(session, call({"n": 3, "id": 3}, tool="u")) == "envelope_violated"

@@ -98,6 +98,8 @@ def test_golden_cases() -> None:
         ("scenarios: [{calls: [{tool: u}]}]", "was not allowed: no_contract"),
         ("scenarios: [{calls: [{tool: u, expect: block, codes: [a, b]}]}]", "expected a, b, got no_contract"),
         ("scenarios: [{calls: [{tool: t, code: a}]}]", "expected a, got no reason"),
+        ("scenarios: [{calls: [{tool: t, code: [a]}]}]", "code is one reason code, codes a list of them"),
+        ("scenarios: [{calls: [{tool: t, codes: 5}]}]", "code is one reason code, codes a list of them"),
         ("scenarios: [{calls: [{tool: t, expect: allow}]}]", "passed"),
         ("scenarios: [{name: x, principal: {a: 1}, calls: [{tool: t}, {close: default}]}]", "passed"),
     ],

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from tests.conftest import examples
 from tests.contracts.material import NOW, call, compiled
-from threegate.contracts import engine
+from threegate.contracts import engine, transitions
 from threegate.contracts.document import Document, read_document
 from threegate.contracts.path_compiler import compile_path
 from threegate.contracts.state import CallOutcome, Session
+from threegate.contracts.transitions import seen_key
 from threegate.core.canonical import canonical_bytes
 
 NUMBERS = st.one_of(st.integers(-50, 50), st.floats(-50, 50, allow_nan=False).map(lambda number: round(number, 3)))
@@ -68,7 +69,7 @@ def joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
 def lived(session: Session, history: list[tuple[str, dict[str, Any], str]]) -> Session:
     """A session after calls that were all committed (whatever the rules say: the past is given)."""
     for tool, arguments, status in history:
-        engine.commit(session, call(arguments, tool=tool), CallOutcome(status))
+        transitions.commit(session, call(arguments, tool=tool), CallOutcome(status))
     return session
 
 
@@ -86,8 +87,8 @@ SEVERITY = {"allow": 0, "checkpoint": 1, "block": 2}
 def test_adding_a_restriction_never_allows_what_was_blocked(
     some: list[dict[str, Any]], one: dict[str, Any], history: Any, arguments: dict[str, Any], principal: Any
 ) -> None:
-    few = lived(engine.open_session(compiled(joined(some)).rules), history)
-    more = lived(engine.open_session(compiled(joined([*some, one])).rules), history)
+    few = lived(transitions.open_session(compiled(joined(some)).rules), history)
+    more = lived(transitions.open_session(compiled(joined([*some, one])).rules), history)
     asked = call(arguments, principal=principal, labels=("l",))
     before, after = engine.decide(few, asked, NOW), engine.decide(more, asked, NOW)
     assert SEVERITY[after.verdict] >= SEVERITY[before.verdict], (before, after)
@@ -96,12 +97,12 @@ def test_adding_a_restriction_never_allows_what_was_blocked(
 @settings(max_examples=50)
 @given(HISTORY, ARGUMENTS)
 def test_deciding_and_blocking_leave_the_state_alone(history: Any, arguments: dict[str, Any]) -> None:
-    session = lived(engine.open_session(compiled(joined(RESTRICTIONS[3:10])).rules), history)
+    session = lived(transitions.open_session(compiled(joined(RESTRICTIONS[3:10])).rules), history)
     given_arguments = copy.deepcopy(arguments)
     before = session.to_json()
     engine.decide(session, call(arguments), NOW)
     assert session.to_json() == before and arguments == given_arguments
-    engine.note_block(session, call(arguments))
+    transitions.note_block(session, seen_key(call(arguments)))
     assert {key for key in before if session.to_json()[key] != before[key]} <= {"blocks", "window"}
     assert Session.from_json(session.rules, json.loads(json.dumps(session.to_json()))).to_json() == session.to_json()
 
@@ -129,13 +130,13 @@ def test_aggregates_and_envelopes_are_what_the_history_says(history: list[tuple[
             "envelopes": [{"name": "e", "stages": [{"tool": "t", "path": "$.n", "role": "ceiling"}, {"tool": "u", "path": "$.n", "role": "constrained"}], "constraint": "lte_ceiling", "reason": "r"}],  # noqa: E501
         },
     }  # fmt: skip
-    session = engine.open_session(compiled(spec).rules)
+    session = transitions.open_session(compiled(spec).rules)
     counted = []
     for index, (number, status, claimed) in enumerate(history):
         one = call({"n": number}, call_id=str(index))
         if claimed:
-            engine.reserve(session, one)
-        engine.commit(session, one, CallOutcome(status))
+            transitions.reserve(session, one)
+        transitions.commit(session, one, CallOutcome(status))
         if status == "succeeded":
             counted.append(number)
     for metric in METRICS if counted else []:

@@ -215,3 +215,20 @@ def test_the_lock_is_needed(trail: Trail) -> None:
     with trail.locked() as held:
         assert isinstance(held, LockedTrail)
         assert SessionStore(trail.workspace).view(held, compiled(SPEC), Given()).sessions == {}
+
+
+def test_an_event_that_cannot_be_applied_leaves_nothing_half_done(trail: Trail) -> None:
+    """The end of a call is applied in steps. If one of them fails, the next look begins with the trail again."""
+    given, live = Given(), SessionStore(trail.workspace)
+    first = {"requires_prior_tool": "t", "resource": {"bind_from": "output", "path": "$.id"}}
+    spec = {"t": {"evidence_class": "local_transaction"}, "u": {"preconditions": [first]}}
+    claim(trail, given, "TR-1")
+    seen(trail, given, spec, live)
+    given.outcomes["TR-1"] = CallOutcome("succeeded", {"id": 2**60})  # no canonical JSON has this number
+    finish(trail, given, "TR-1")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="canonical"):
+            seen(trail, given, spec, live)
+    given.outcomes["TR-1"] = CallOutcome("succeeded", {"id": 2})
+    state = seen(trail, given, spec, live)["sessions"]["default:ann"]["state"]
+    assert state["tally"]["steps"] == 1 and state["fulfilled"] == {"u#0": ["2"]}

@@ -352,6 +352,21 @@ def test_a_request_without_code_is_not_asked_about() -> None:
     assert type_findings(report.request) == ()
 
 
+def test_a_name_that_gets_a_deeply_nested_value_twice_is_read() -> None:
+    """Deeper than Python's own stack: only what walks without recursion has an answer."""
+    line = f"x = a{'.b' * 2000}()\n"
+    assert check_code(line * 2) == check_code(line) == ()
+
+
+@pytest.mark.parametrize(
+    ("second", "found"),
+    [("a(1).open()", ["TG417"]), ("a(1, 2).open()", []), ("a(2).open()", []), ("open()", [])],
+)
+def test_what_a_name_is_shows_where_each_of_its_values_comes_from_the_same_call(second: str, found: list[str]) -> None:
+    code = f"f = a(1).open()\nf = {second}\nprint('x' in f)\n"
+    assert [problem.rule for problem in check_code(code)] == found
+
+
 @pytest.mark.parametrize("code", ["\0", "x = '\0'", "x = " + "1" * 5000, "x = '\ud800'"])
 def test_what_the_parser_cannot_take_is_no_python(code: str) -> None:
     assert [problem.rule for problem in check_code(code)] == ["TG401"]

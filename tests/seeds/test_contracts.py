@@ -8,7 +8,7 @@ import pytest
 
 from tests.contracts.material import NOW, call, codes, compiled, folder, opened
 from tests.seeds.differences import differs
-from threegate.contracts import engine
+from threegate.contracts import engine, transitions
 from threegate.contracts.compiler import compile_folder
 from threegate.contracts.state import CallOutcome, Session
 
@@ -23,7 +23,7 @@ def run(session: Session, arguments: dict[str, Any], tool: str = "t") -> str:
     """The verdict on a call, which is committed if it is allowed."""
     found = verdict(session, arguments, tool)
     if found == "allow":
-        engine.commit(session, call(arguments, tool=tool), DONE)
+        transitions.commit(session, call(arguments, tool=tool), DONE)
     return found
 
 
@@ -81,7 +81,7 @@ def test_aggregate_gte_that_no_first_call_could_pass_is_a_warning_and_the_close_
     assert codes(spec) == ["FIRST_CALL_BLOCKED"]
     session = opened(spec)
     assert verdict(session) == "block"
-    assert [reason.code for reason in engine.close(session)] == ["aggregate_below"]
+    assert [reason.code for reason in transitions.close(session)] == ["aggregate_below"]
 
 
 HEDGE = """\
@@ -252,7 +252,7 @@ def test_a_constraint_over_an_empty_selection() -> None:
 def test_respect_retry_after_false() -> None:
     limits = {"on_429": {"respect_retry_after": False, "max_sleep_seconds": 60}}
     session = opened({"t": {"rate_limits": limits}})
-    engine.commit(session, call(), CallOutcome("failed", retry_after=1), now=NOW)
+    transitions.commit(session, call(), CallOutcome("failed", retry_after=1), now=NOW)
     assert engine.decide(session, call(), NOW).code == "rate_limited"
 
 

@@ -63,9 +63,8 @@ def ask(asked: Asked, call: Call, now: datetime) -> Decision:
         answer = None
     # A no has no age: only a yes must be given in time.
     if answer is not None and not answer.approve:
-        return Decision(
-            "block", (Reason(4, "checkpoint_denied", "checkpoint", f"{answer.by} denied it"),), tuple(demands)
-        )
+        denied = Reason(4, "checkpoint_denied", "checkpoint", f"{answer.by} denied it")
+        return Decision("block", (denied,), tuple(demands))
     waiting, late = [], []
     for demand in demands:
         if answer is not None and _in_time(demand, answer.answered, call.asked, now):
@@ -76,22 +75,13 @@ def ask(asked: Asked, call: Call, now: datetime) -> Decision:
         else:
             waiting.append(demand)
     if late:
-        return Decision(
-            "block",
-            tuple(
-                Reason(4, "checkpoint_timed_out", demand.name, "nobody approved in time", demand.timeout_seconds)
-                for demand in late
-            ),
-            tuple(late),
-        )
+        why = "nobody approved in time"
+        reasons = [Reason(4, "checkpoint_timed_out", item.name, why, item.timeout_seconds) for item in late]
+        return Decision("block", tuple(reasons), tuple(late))
     if waiting:
-        return Decision(
-            "checkpoint",
-            tuple(
-                Reason(4, "checkpoint_required", demand.name, "a person must approve this call") for demand in waiting
-            ),
-            tuple(waiting),
-        )
+        why = "a person must approve this call"
+        reasons = [Reason(4, "checkpoint_required", item.name, why) for item in waiting]
+        return Decision("checkpoint", tuple(reasons), tuple(waiting))
     return ALLOW
 
 

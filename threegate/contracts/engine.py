@@ -6,7 +6,7 @@ blocked.
 
 0 state · 1 arguments, policy, preconditions · 2 refs · 3 aggregates and envelopes · 4 checkpoints
 
-`commit`, `reserve`, `release`, `note_block` and `close` move the session afterwards (`transitions`).
+`transitions` moves the session afterwards.
 """
 
 from __future__ import annotations
@@ -14,24 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from threegate.contracts import contract_checkpoints, totals
 from threegate.contracts.calls import loop_key, plans_of
 from threegate.contracts.decimals import EXACT, exact
 from threegate.contracts.json_paths import MISSING, PathTooWide
 from threegate.contracts.state import ALLOW, Call, Decision, OutputValues, Reason, Session, Total, block
-from threegate.contracts.transitions import (
-    Effect,
-    close,
-    commit,
-    may_retry,
-    note_block,
-    open_session,
-    output_reasons,
-    release,
-    reserve,
-)
+from threegate.contracts.transitions import output_reasons
 from threegate.core.json_operators import is_number, json_equal
 from threegate.request.strict_texts import negation
 
@@ -39,32 +29,11 @@ if TYPE_CHECKING:
     from threegate.contracts.comparisons import Entry
     from threegate.contracts.model_tool import ToolContract
     from threegate.contracts.tool_rules import Rules, ToolRules
-
-__all__ = [
-    "Effect",
-    "WorkflowView",
-    "allowed_tools",
-    "check_alone",
-    "close",
-    "commit",
-    "decide",
-    "may_retry",
-    "note_block",
-    "open_session",
-    "release",
-    "reserve",
-]
-
-
-class WorkflowView(Protocol):
-    """What the surrounding workflow says about a call (`workflow.WorkflowState`)."""
-
-    def reasons(self, session: Session, call: Call) -> list[Reason]:
-        """Why the workflow does not allow the call; empty if it does."""
+    from threegate.contracts.workflow import WorkflowGuard
 
 
 def decide(
-    session: Session, call: Call, now: datetime, *, others: Sequence[Total] = (), workflow: WorkflowView | None = None
+    session: Session, call: Call, now: datetime, *, others: Sequence[Total] = (), workflow: WorkflowGuard | None = None
 ) -> Decision:
     """The decision on `call`. Never raises because of a call's content: a meaningless call is blocked.
 
@@ -81,7 +50,7 @@ def decide(
 
 
 def _decide(
-    session: Session, call: Call, now: datetime, others: Sequence[Total], workflow: WorkflowView | None
+    session: Session, call: Call, now: datetime, others: Sequence[Total], workflow: WorkflowGuard | None
 ) -> Decision:
     rules = session.rules
     contract = rules.contract
@@ -93,20 +62,11 @@ def _decide(
     reasons: list[Reason] = []
     for plan, _ in asked:
         if plan.phases is not None and session.phase not in plan.phases:
-            reasons.append(
-                Reason(
-                    0,
-                    "wrong_phase",
-                    "phase",
-                    f"{plan.name} may not run in this phase",
-                    sorted(plan.phases),
-                    session.phase,
-                )
-            )
+            message = f"{plan.name} may not run in this phase"
+            reasons.append(Reason(0, "wrong_phase", "phase", message, sorted(plan.phases), session.phase))
         if plan.name in session.forbidden:
-            reasons.append(
-                Reason(0, "forbidden_in_state", "tool", f"{plan.name} may not run after {session.forbidden[plan.name]}")
-            )
+            message = f"{plan.name} may not run after {session.forbidden[plan.name]}"
+            reasons.append(Reason(0, "forbidden_in_state", "tool", message))
         if plan.name in session.delayed and now < datetime.fromisoformat(session.delayed[plan.name]):
             reasons.append(Reason(0, "rate_limited", "rate_limits", f"{plan.name} waits for its service after a 429"))
     if contract.session_limits.counted:
@@ -114,13 +74,13 @@ def _decide(
     if contract.loop_threshold:
         key = loop_key(call)
         if session.window.count(key) + 1 >= contract.loop_threshold:
-            reasons.append(
-                Reason(0, "loop_detected", "arguments", "the same call was made too often", contract.loop_threshold)
-            )
+            message = "the same call was made too often"
+            reasons.append(Reason(0, "loop_detected", "arguments", message, contract.loop_threshold))
     if workflow is not None:
         reasons.extend(workflow.reasons(session, call))
     if reasons:
-        narrow = contract.session_limits.max_tool_calls_mode == "narrow" and _at_call_limit(reasons)
+        at_limit = any(reason.path == "session_limits.max_tool_calls" for reason in reasons)
+        narrow = at_limit and contract.session_limits.max_tool_calls_mode == "narrow"
         left = allowed_tools(session, others) if narrow else None
         return Decision("block", tuple(reasons), allowed_tools=left)
     for plan, arguments in asked:
@@ -144,10 +104,6 @@ def _decide(
         if plan.checkpoints:
             return contract_checkpoints.ask(asked, call, now)
     return ALLOW
-
-
-def _at_call_limit(reasons: list[Reason]) -> bool:
-    return any(reason.path == "session_limits.max_tool_calls" for reason in reasons)
 
 
 def allowed_tools(session: Session, others: Sequence[Total] = ()) -> tuple[str, ...]:
@@ -221,12 +177,10 @@ def _without(entries: Sequence[Entry], principal: Mapping[str, Any]) -> str:
 def _preconditions(reasons: list[Reason], session: Session, plan: ToolRules, arguments: Any) -> None:
     for key, condition in plan.contract.keyed:
         if condition.requires_step_count is not None:
-            steps = condition.requires_step_count.gte
-            if session.tally.steps < steps:
-                message = f"{steps} steps must come first"
-                reasons.append(
-                    Reason(1, "precondition_not_met", "requires_step_count", message, steps, session.tally.steps)
-                )
+            wanted, done = condition.requires_step_count.gte, session.tally.steps
+            if done < wanted:
+                message = f"{wanted} steps must come first"
+                reasons.append(Reason(1, "precondition_not_met", "requires_step_count", message, wanted, done))
             continue
         fulfilled = session.fulfilled.get(key)
         met = bool(fulfilled)
@@ -234,12 +188,10 @@ def _preconditions(reasons: list[Reason], session: Session, plan: ToolRules, arg
             values = condition.resource.at.select(arguments)
             met = bool(values) and all(totals.canonical_text(value) in fulfilled for value in values)
         if not met:
-            message = f"{condition.requires_prior_tool} must have succeeded before" + (
-                " for the same resource" if condition.resource is not None else ""
-            )
-            reasons.append(
-                Reason(1, "precondition_not_met", "requires_prior_tool", message, condition.requires_prior_tool)
-            )
+            first = condition.requires_prior_tool
+            same = "" if condition.resource is None else " for the same resource"
+            message = f"{first} must have succeeded before{same}"
+            reasons.append(Reason(1, "precondition_not_met", "requires_prior_tool", message, first))
 
 
 def check_alone(

@@ -9,7 +9,7 @@ from typing import Any
 
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import Document
-from threegate.contracts.phases import reachable
+from threegate.contracts.session_check import reachable
 from threegate.contracts.tool_rules import Rules, Tool
 from threegate.core.json_operators import Test, is_number
 from threegate.request.strict_texts import OPERATORS

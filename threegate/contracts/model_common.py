@@ -82,6 +82,14 @@ def repeated(names: list[str], where: KeyPath, key: str = "name") -> Iterator[Pr
             yield "DUPLICATE_NAME", (*where, index, key), f"{name!r} occurs twice"
 
 
+def path_problems(path: str, where: KeyPath) -> Iterator[Problem]:
+    """A problem if a path does not compile."""
+    try:
+        compile_path(path)
+    except BadPath as problem:
+        yield "BAD_JSONPATH", where, str(problem)
+
+
 def said(model: Model, without: frozenset[str]) -> dict[str, Any]:
     """The operators that an entry really says, by name and sorted; what is in `not` as such a mapping."""
     found = {name: getattr(model, name) for name in sorted(model.model_fields_set - without)}
@@ -102,10 +110,7 @@ class Located(Model):
 
     def problems(self, terms: Terms) -> Iterator[Problem]:
         """A path that does not compile."""
-        try:
-            compile_path(self.path)
-        except BadPath as problem:
-            yield "BAD_JSONPATH", ("path",), str(problem)
+        return path_problems(self.path, ("path",))
 
 
 class Judged(Located):

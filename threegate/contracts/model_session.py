@@ -12,7 +12,6 @@ from pydantic import Field
 
 from threegate.contracts.comparisons import Entry
 from threegate.contracts.decimals import exact
-from threegate.contracts.json_paths import BadPath
 from threegate.contracts.model_common import (
     JsonPath,
     Located,
@@ -25,6 +24,7 @@ from threegate.contracts.model_common import (
     Reason,
     SideEffect,
     Terms,
+    path_problems,
     repeated,
     said,
 )
@@ -235,10 +235,8 @@ class Aggregate(Model):
             yield "AGGREGATE_WITHOUT_BOUND", (), "neither gte nor lte"
         if self.path is None and self.metric != "count":
             yield "AGGREGATE_WITHOUT_PATH", (), f"{self.metric} needs the path of a value"
-        try:
-            compile_path("$" if self.path is None else self.path)
-        except BadPath as problem:
-            yield "BAD_JSONPATH", ("path",), str(problem)
+        if self.path is not None:
+            yield from path_problems(self.path, ("path",))
 
 
 class Stage(Located):

@@ -13,7 +13,6 @@ from pydantic import Field
 
 from threegate.contracts.comparisons import Entry
 from threegate.contracts.document import KeyPath
-from threegate.contracts.json_paths import BadPath
 from threegate.contracts.model_common import (
     JsonPath,
     Located,
@@ -25,6 +24,7 @@ from threegate.contracts.model_common import (
     SideEffect,
     Terms,
     ToolPattern,
+    path_problems,
     repeated,
 )
 from threegate.contracts.model_operators import ToolCheckpoint, ToolCondition, ToolInvariant
@@ -310,10 +310,7 @@ class ToolContract(Model):
             if bind.source == "output" and self.evidence_class == "unverifiable":
                 yield "BIND_NEVER_OBSERVED", ("binds", index), "evidence_class is unverifiable"
         for index, path in enumerate(self.schema_derived_exclude):
-            try:
-                compile_path(path)
-            except BadPath as problem:
-                yield "BAD_JSONPATH", ("schema_derived_exclude", index), str(problem)
+            yield from path_problems(path, ("schema_derived_exclude", index))
         if self.implements is None and not self.tool.startswith(OURS) and not SERVED.fullmatch(self.tool):
             yield "NO_IMPLEMENTS", ("tool",), "no request can name this tool (plays can)"
 

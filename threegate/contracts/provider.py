@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from threegate.contracts.compiled import Compiled
@@ -29,7 +29,7 @@ class TrafficFinding:
 
     def to_json(self) -> dict[str, str]:
         """Plain JSON."""
-        return {"code": self.code, "severity": self.severity, "path": self.path, "message": self.message}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,10 @@ def _read(value: Any) -> _Response | None:
         messages = [item.get("message") for item in choices]
         if not all(isinstance(item, dict) for item in messages):
             return None
-        calls = [call for item in messages if isinstance(item, dict) for call in item.get("tool_calls") or ()]
+        listed = [item.get("tool_calls") or [] for item in messages if isinstance(item, dict)]
+        if not all(isinstance(item, list) for item in listed):
+            return None
+        calls = [call for item in listed for call in item]
         tools = [_name(call.get("function") if isinstance(call, dict) else None) for call in calls]
         finish = {str(item.get("finish_reason")) for item in choices}
         content = any(isinstance(item, dict) and item.get("content") for item in messages)

@@ -126,6 +126,9 @@ def play_line(play: Play, scenario: Mapping[str, Any], value: Any, reached: set[
     """Run one call of a scenario; return what is wrong with it."""
     if not isinstance(value, dict):
         raise InvalidInput("a call is a mapping")
+    wanted = value.get("codes", [value["code"]] if "code" in value else None)
+    if wanted is not None and not (isinstance(wanted, list) and all(isinstance(item, str) for item in wanted)):
+        raise InvalidInput("code is one reason code, codes a list of them")
     line = {key: item for key, item in value.items() if key not in EXPECT_KEYS}
     if "tool" in line and "principal" in scenario:
         line.setdefault("principal", scenario["principal"])
@@ -143,7 +146,6 @@ def play_line(play: Play, scenario: Mapping[str, Any], value: Any, reached: set[
         return f"expected {value['expect']}, got {verdict}: {_told(reasons)}"
     if "outcome_is" in value and value["outcome_is"] != status:
         return f"expected the outcome to be {value['outcome_is']}, got {status}"
-    wanted = value.get("codes", [value["code"]] if "code" in value else None)
     if wanted is not None and sorted(set(codes)) != sorted(set(wanted)):
         return f"expected {', '.join(wanted)}, got {', '.join(codes) or 'no reason'}"
     if not {"expect", "outcome_is", "code", "codes"} & set(value) and verdict not in (None, "allow"):

@@ -100,9 +100,13 @@ class _Walk:
         self.root = root
         self.entries: list[Entry] = []
         self.diagnostics: list[Diagnostic] = []
+        self.visited = 0
 
     def visit(self, schema: Any, path: str, *, required: bool, depth: int) -> None:
         """Collect the rules of one (sub)schema."""
+        self.visited += 1
+        if self.visited > limits.CONTRACT_NODES:  # references that each lead to several multiply
+            raise _Bad(f"more than {limits.CONTRACT_NODES} schemas, counted at each reference")
         if isinstance(schema, bool):
             return
         if not isinstance(schema, dict):

@@ -70,10 +70,12 @@ class SessionStore:
         table = self._table
         if table is None or self._key != compiled.sha256:
             table = self._load(held, compiled)
+        self._table = None  # an event that cannot be applied may leave the table half changed: it is not kept
         for event in held.index.session_events_after(self._seq):
             _fold(table, event, sources)
             self._seq = event.seq
             self._unsaved += 1
+        self._table = table
         if self._unsaved >= limits.CONTRACT_EVENTS_UNSAVED:
             with suppress(OSError):  # a full disk, for instance: then the next process folds more of the trail
                 self._save(held, table)
@@ -99,7 +101,6 @@ class SessionStore:
                 self._seq = kept["trail_seq"]
         except (OSError, StrictJSONError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
             pass  # a missing or unreadable cache is not a problem: the trail is folded again
-        self._table = table
         return table
 
     def _save(self, held: LockedTrail, table: SessionTable) -> None:

@@ -9,11 +9,11 @@ gate, and is reported as such.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
-from threegate.contracts import call_json, engine
+from threegate.contracts import engine, transitions
 from threegate.contracts.compiled import SESSION_FILE, Compiled
 from threegate.contracts.decimals import EXACT
 from threegate.contracts.state import (
@@ -28,12 +28,48 @@ from threegate.contracts.state import (
     Total,
     block,
 )
-from threegate.contracts.transitions import note_blocked_key, seen_key
+from threegate.contracts.transitions import Effect, seen_key
 from threegate.contracts.workflow import Member, Workflow, WorkflowGuard, closed_children
 from threegate.core.errors import Refused
 
 if TYPE_CHECKING:
     from threegate.contracts.model_session import Aggregate
+
+
+_PLAIN: Final = tuple("tool session_id workflow_session call_id backend served code_sha256 image cost".split())
+"""Fields of a call that JSON holds as they are."""
+
+
+def call_to_json(call: Call) -> dict[str, Any]:
+    """A claimed call as plain JSON (answers and artifacts are not kept: they were used)."""
+    return {
+        **{name: getattr(call, name) for name in _PLAIN},
+        "arguments": dict(call.arguments),
+        "principal": None if call.principal is None else dict(call.principal),
+        "labels": list(call.labels),
+        "asked": None if call.asked is None else call.asked.astimezone(UTC).isoformat(),
+    }
+
+
+def call_from_json(value: Mapping[str, Any]) -> Call:
+    """The inverse of `call_to_json`. Raises KeyError, ValueError."""
+    return Call(
+        **{name: value[name] for name in _PLAIN},
+        arguments=value["arguments"],
+        principal=value["principal"],
+        labels=tuple(value["labels"]),
+        asked=None if value["asked"] is None else datetime.fromisoformat(value["asked"]),
+    )
+
+
+def answer_to_json(answer: Answer) -> dict[str, Any]:
+    """A checkpoint answer as plain JSON."""
+    return {**asdict(answer), "answered": answer.answered.isoformat()}
+
+
+def answer_from_json(value: Mapping[str, Any]) -> Answer:
+    """The inverse of `answer_to_json`. Raises KeyError, TypeError, ValueError."""
+    return Answer(**{**value, "answered": datetime.fromisoformat(value["answered"])})
 
 
 def merge(aggregates: Iterable[Aggregate], tallies: Iterable[Tally]) -> Tally:
@@ -102,7 +138,7 @@ class SessionTable:
             self.workflows[name] = state  # not before it has a session: a refused name is not kept
             rules = self.compiled.sessions[member.contract]
             self.members[session_id] = member
-        session = engine.open_session(rules, session_id, requester)
+        session = transitions.open_session(rules, session_id, requester)
         self.sessions[session_id] = session
         return session
 
@@ -183,7 +219,7 @@ class SessionTable:
         session = self.sessions.get(session_id)
         if session is not None:
             was = session.killed
-            note_blocked_key(session, key)
+            transitions.note_block(session, key)
             self._broken(session, was)
 
     def _broken(self, session: Session, was: str | None) -> None:
@@ -197,14 +233,14 @@ class SessionTable:
     def reserve(self, call: Call) -> None:
         """Claim an allowed call. Raises ValueError, KeyError."""
         session = self.sessions[call.session_id]
-        engine.reserve(session, call, others=self._tallies(session))
+        transitions.reserve(session, call, others=self._tallies(session))
         self._own(session, call)
 
-    def commit(self, call: Call, outcome: CallOutcome, now: datetime | None = None) -> engine.Effect:
+    def commit(self, call: Call, outcome: CallOutcome, now: datetime | None = None) -> Effect:
         """Apply the outcome of a call. Raises ValueError, KeyError."""
         session = self.sessions[call.session_id]
         was = session.killed
-        effect = engine.commit(session, call, outcome, others=self._tallies(session), now=now)
+        effect = transitions.commit(session, call, outcome, others=self._tallies(session), now=now)
         self._broken(session, was)
         member = self.members.get(call.session_id)
         if member is not None:
@@ -215,7 +251,7 @@ class SessionTable:
 
     def release(self, session_id: str, call_id: str) -> None:
         """Release a claim that never started."""
-        engine.release(self.sessions[session_id], call_id)
+        transitions.release(self.sessions[session_id], call_id)
 
     def _own(self, session: Session, call: Call) -> None:
         guard = self.guard(session)
@@ -224,7 +260,7 @@ class SessionTable:
 
     def close(self, session_id: str) -> tuple[Reason, ...]:
         """The operator closes a session: lower bounds are checked, its totals are released."""
-        reasons = engine.close(self.sessions[session_id])
+        reasons = transitions.close(self.sessions[session_id])
         # Also of a session that was killed, whose share counts until the operator closes it.
         self.sessions[session_id].killed = "session_closed"
         self._merged.clear()
@@ -294,7 +330,7 @@ class SessionTable:
                     "contract": session.rules.file,
                     "state": session.to_json(),
                     "pending": {
-                        call_id: {"call": call_json.call_to_json(item.call), "moved": item.moved}
+                        call_id: {"call": call_to_json(item.call), "moved": item.moved}
                         for call_id, item in sorted(session.pending.items())
                     },
                 }
@@ -303,7 +339,7 @@ class SessionTable:
             "members": {key: member.to_json() for key, member in sorted(self.members.items())},
             "workflows": {key: workflow.to_json() for key, workflow in sorted(self.workflows.items())},
             "asked": {key: moment.isoformat() for key, moment in sorted(self.asked.items())},
-            "answers": {key: call_json.answer_to_json(item) for key, item in sorted(self.answers.items())},
+            "answers": {key: answer_to_json(item) for key, item in sorted(self.answers.items())},
         }
 
     @classmethod
@@ -313,10 +349,10 @@ class SessionTable:
         for key, kept in value["sessions"].items():
             session = Session.from_json(compiled.sessions[kept["contract"]], kept["state"])
             for call_id, item in kept["pending"].items():
-                session.pending[call_id] = PendingCall(call_json.call_from_json(item["call"]), item["moved"])
+                session.pending[call_id] = PendingCall(call_from_json(item["call"]), item["moved"])
             table.sessions[key] = session
         table.members = {key: Member.from_json(item) for key, item in value["members"].items()}
         table.workflows = {key: Workflow.from_json(item) for key, item in value["workflows"].items()}
         table.asked = {key: datetime.fromisoformat(item) for key, item in value["asked"].items()}
-        table.answers = {key: call_json.answer_from_json(item) for key, item in value["answers"].items()}
+        table.answers = {key: answer_from_json(item) for key, item in value["answers"].items()}
         return table

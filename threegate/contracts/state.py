@@ -227,7 +227,7 @@ class Total:
 
 @dataclass(slots=True)
 class Session:
-    """The state of a session. Made by `engine.open_session`; changed only by the engine."""
+    """The state of a session. Made by `transitions.open_session`; changed only there."""
 
     rules: Rules
     session_id: str = "default"
@@ -241,7 +241,7 @@ class Session:
     fulfilled: dict[str, set[str]] = field(default_factory=dict)
     """Precondition id: canonical resource values of successful calls that fulfil it ("" without resource)."""
     outputs: dict[str, OutputValues] = field(default_factory=dict)
-    """By the key of an OutputSourcePlan; absent until a call of its tool ended."""
+    """By the key of an OutputSource; absent until a call of its tool ended."""
     references: dict[str, Any] = field(default_factory=dict)
     """Envelope role (``name/role``): the captured number."""
     window: deque[bytes] = field(default_factory=deque)

@@ -79,11 +79,8 @@ def limit_reasons(reasons: list[Reason], session: Session, call: Call, asked: As
                 if calls >= plan.call_limit:
                     found.append((f"max_calls_per_tool.{plan.name}", plan.call_limit, calls))
         for name, limit, used in found:
-            reasons.append(
-                Reason(
-                    0, "session_limit_exceeded", f"session_limits.{name}", f"{name} is used up ({scope})", limit, used
-                )
-            )
+            message = f"{name} is used up ({scope})"
+            reasons.append(Reason(0, "session_limit_exceeded", f"session_limits.{name}", message, limit, used))
 
 
 def measure(aggregate: Aggregate, plan: ToolRules, arguments: Any) -> list[Any] | Literal["unmeasurable", "outside"]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,8 +32,7 @@ class Effect:
     """The result of a commit: `contract_violated` if a success lacks its proof."""
 
     status: Literal["committed", "failed", "contract_violated"]
-    moved: bool
-    reasons: tuple[Reason, ...] = field(default=())
+    reasons: tuple[Reason, ...] = ()
 
 
 def open_session(rules: Rules, session_id: str = "default", requester: str = "") -> Session:
@@ -47,13 +46,8 @@ def open_session(rules: Rules, session_id: str = "default", requester: str = "")
     )
 
 
-def note_block(session: Session, call: Call) -> None:
-    """Count a blocked call: only the loop window and the breaker."""
-    note_blocked_key(session, seen_key(call))
-
-
-def note_blocked_key(session: Session, key: bytes) -> None:
-    """As `note_block`, for a call of which only the key is known (from the trail)."""
+def note_block(session: Session, key: bytes) -> None:
+    """Count a blocked call, of which the trail knows only the `seen_key`: only the loop window and the breaker move."""
     contract = session.rules.contract
     if contract.loop_threshold:
         session.window.append(key)
@@ -127,7 +121,7 @@ def commit(
         _advance(session, late + first)
     if good:
         _succeed(session, asked, outcome)
-        return Effect("committed", True)
+        return Effect("committed")
     if outcome.status != "unavailable":
         _unobserved(session, asked)
     if outcome.status != "unavailable" and (violations or not _expected(asked, outcome)):
@@ -135,7 +129,7 @@ def commit(
         limit = session.rules.contract.breaker.consecutive_errors
         if limit is not None and session.errors >= limit and session.killed is None:
             session.killed = "circuit_open"
-    return Effect("contract_violated" if violations else "failed", early, tuple(violations))
+    return Effect("contract_violated" if violations else "failed", tuple(violations))
 
 
 def _delay(session: Session, asked: Asked, retry_after: float, now: datetime) -> None:
@@ -289,16 +283,8 @@ def close(session: Session) -> tuple[Reason, ...]:
             value = 0
         number = len(value) if isinstance(value, set) else value
         if number is None or number < lower:
-            reasons.append(
-                Reason(
-                    3,
-                    "aggregate_below",
-                    aggregate.name,
-                    aggregate.reason,
-                    str(lower),
-                    None if number is None else str(number),
-                )
-            )
+            found = None if number is None else str(number)
+            reasons.append(Reason(3, "aggregate_below", aggregate.name, aggregate.reason, str(lower), found))
     if session.killed is None:
         session.killed = "session_closed"
     return tuple(reasons)

@@ -14,9 +14,9 @@ from threegate.request.model import NetworkTarget
 
 DEFAULT_PORT = 443
 
-_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
-_NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
+NUMERIC = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
 # Names that are private, reserved (RFC 6761, 6762, 8375) or resolve to an address written in the name.
 _LOCAL_NAMES = frozenset(
@@ -35,10 +35,15 @@ def read_target(text: str) -> NetworkTarget:
     host, colon, port = text.partition(":")
     number = DEFAULT_PORT
     if colon:
-        if not _PORT.fullmatch(port) or int(port) > 65535:
+        if not is_port(port):
             raise HostError("the port is not a number from 1 to 65535 (an IPv6 address or a URL is not a host)")
         number = int(port)
     return NetworkTarget(read_host(host), number)
+
+
+def is_port(text: str) -> bool:
+    """Whether a text is a number from 1 to 65535, without zeros before it."""
+    return _PORT.fullmatch(text) is not None and int(text) <= 65535
 
 
 def read_host(text: str) -> str:
@@ -49,12 +54,12 @@ def read_host(text: str) -> str:
         raise HostError("no wildcards; name each host")
     labels = text.split(".")
     for label in labels:
-        if not _LABEL.fullmatch(label):
+        if not LABEL.fullmatch(label):
             raise HostError("not a lower-case ASCII host name (use punycode for others)")
         if label[2:4] == "--":
             _refuse_bad_punycode(label)
     # What ends with a number is an address to some reader (127.1, 0x7f.0.0.1).
-    if _NUMERIC.fullmatch(labels[-1]):
+    if NUMERIC.fullmatch(labels[-1]):
         raise HostError("an IP address; name the host")
     if len(labels) < 2:
         raise HostError("a name without a dot is a local name")

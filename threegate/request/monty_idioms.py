@@ -14,6 +14,7 @@ import builtins
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 from threegate.request.code_modules import MONTY_NAMES
@@ -196,7 +197,7 @@ class _Code:
         """A value that a name gets; of several that are of one type the last will do."""
         before = self.values.get(name)
         self.values[name] = value
-        if before is not None and type(before) is type(value) and ast.dump(_callee(before)) == ast.dump(_callee(value)):
+        if before is not None and type(before) is type(value) and _alike(_callee(before), _callee(value)):
             self.bound[name] -= 1
 
     def origin(self, node: ast.AST) -> str | None:
@@ -534,7 +535,7 @@ class _Code:
         for part in node.body:
             name = getattr(part, "name", "")
             if name in _NEVER_CALLED:
-                yield Problem("TG417", part.lineno, part.col_offset + 1, f"Monty never calls {name}; {_ERA}")
+                yield _fails(part, f"Monty never calls {name}; {_ERA}")
 
     def _raise(self, node: ast.Raise) -> Iterator[Problem]:
         error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
@@ -594,6 +595,24 @@ def _callee(node: ast.expr) -> ast.expr:
     return node.func if isinstance(node, ast.Call) else ast.Constant(None)
 
 
+def _alike(one: ast.expr, other: ast.expr) -> bool:
+    """Whether two expressions are written with the same parts. Without recursion: code may be nested more deeply than
+    Python's stack is.
+    """
+    pairs: list[tuple[Any, Any]] = [(one, other)]
+    while pairs:
+        left, right = pairs.pop()
+        if type(left) is not type(right):
+            return False
+        if isinstance(left, ast.AST):
+            pairs += [(getattr(left, name), getattr(right, name)) for name in left._fields]
+        elif isinstance(left, list):
+            pairs += zip_longest(left, right)
+        elif left != right:
+            return False
+    return True
+
+
 def _texts(node: ast.Call) -> Iterator[str]:
     """The texts that a call is given, also those in a list."""
     for item in node.args:
@@ -614,7 +633,7 @@ def _fails(node: ast.expr | ast.stmt | ast.alias, message: str) -> Problem:
 def _lacks(node: ast.expr | ast.alias, what: str, origin: str) -> Problem:
     hint = _HINTS.get(origin)
     instead = _ERA if hint is None else f"{hint}, or use ERA: change backend"
-    return Problem("TG417", node.lineno, node.col_offset + 1, f"Monty has no {what[:80]}; {instead}")
+    return _fails(node, f"Monty has no {what[:80]}; {instead}")
 
 
 def _differs(node: ast.expr | ast.ExceptHandler, message: str) -> Problem:

@@ -42,12 +42,8 @@ class _Unreadable(ValueError):
 
 def in_older_syntax(text: str) -> str | None:
     """The text as Python 3.11 reads it, of the same length and lines; None if it has nothing newer or is not read."""
-    rewritten = _Rewritten(text)
-    try:
-        rewritten.read_code()
-    except _Unreadable:
-        return None
-    result = "".join(rewritten.out)
+    rewritten = _rewritten(text)
+    result = text if rewritten is None else "".join(rewritten.out)
     return None if result == text else result
 
 
@@ -55,12 +51,18 @@ def newer_f_string(text: str) -> int | None:
     """The line of the first f-string with its own quotes, a backslash or a comment in a field, which needs Python 3.12
     (PEP 701); None if there is none, or the text is not read.
     """
+    rewritten = _rewritten(text)
+    found = rewritten.newer if rewritten is not None else []
+    return text.count("\n", 0, min(found)) + 1 if found else None
+
+
+def _rewritten(text: str) -> _Rewritten | None:
     rewritten = _Rewritten(text)
     try:
         rewritten.read_code()
     except _Unreadable:
         return None
-    return text.count("\n", 0, min(rewritten.newer)) + 1 if rewritten.newer else None
+    return rewritten
 
 
 class _Rewritten:

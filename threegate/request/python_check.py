@@ -9,7 +9,6 @@ an input's bytes, refuses nothing.
 from __future__ import annotations
 
 import ast
-import re
 import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -25,11 +24,8 @@ from threegate.request.in_folder import InFolder
 from threegate.request.newer_syntax import newer_f_string
 from threegate.request.report import Severity
 from threegate.request.sandbox_contents import Contents, near
+from threegate.request.shown_whole import ZIP_END, names_other_encoding
 
-_CODING: Final = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
-_UTF_8: Final = ("utf-8", "utf8", "ascii", "us-ascii")
-# The record that ends a zip archive, which Python runs whatever precedes it.
-_ARCHIVE_END: Final = b"PK\x05\x06"
 _OLDEST: Final = 7
 """`ast.parse` knows the grammars from Python 3.7 on."""
 _PEP_701: Final = 12
@@ -151,7 +147,7 @@ class _Check:
             return
         self.seen.add(path)
         data = self.inside.read(path, limits.SCRIPT_CHECKED_BYTES + 1)
-        if data is not None and _ARCHIVE_END not in data and not path.endswith((".pyc", ".so")):
+        if data is not None and ZIP_END not in data and not path.endswith((".pyc", ".so")):
             self.waiting.append(_Script(f"/in/{path}", path, data, main))
 
     # ---- one file
@@ -174,11 +170,9 @@ class _Check:
         data = script.data.removeprefix(b"\xef\xbb\xbf")
         if b"\0" in data:
             return self._syntax(script, data.count(b"\n", 0, data.index(b"\0")) + 1, "a NUL byte; take it out")
-        for line in data.split(b"\n", 2)[:2]:
-            coding = _CODING.match(line)
-            if coding and coding[1].decode("ascii", "replace").lower().replace("_", "-") not in _UTF_8:
-                message = "not checked: it says that it is in another encoding than UTF-8"
-                return self._syntax(script, 1, message, "warning")
+        if names_other_encoding(data.decode("ascii", "replace")):
+            message = "not checked: it says that it is in another encoding than UTF-8"
+            return self._syntax(script, 1, message, "warning")
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError as error:

@@ -103,10 +103,10 @@ def read_sections(
     dressed: dict[int, str | None] = {}
     for token in headings:
         start, end = token.map or (0, 0)
-        name = section_of(lines[start])
         if not token.level and token.markup == "##" and lines[start].startswith("## "):
             dressed[start] = lines[start].removeprefix("## ").rstrip(" \t")
             continue
+        name = section_of(lines[start])
         message = "headings are '## Name' at column 1: no other level, no underlines, not in lists or quotes"
         findings.add("TG205", first_line + start, 1, message)
         if not token.level and token.markup == "-":

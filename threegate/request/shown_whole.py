@@ -24,7 +24,7 @@ OpenInput = Callable[[InputFile], BinaryIO]
 """Gives our copy of an input, open for reading. Raises OSError."""
 
 # The record that ends a zip archive. Interpreters run the zip, whatever precedes it.
-_ZIP_END: Final = b"PK\x05\x06"
+ZIP_END: Final = b"PK\x05\x06"
 # It and the longest comment that may follow it, in bytes.
 _ZIP_TAIL: Final = 65_557
 _TEXT_HEAD: Final = 512
@@ -120,7 +120,7 @@ def _too_large(size: int) -> str:
 def archive_at_end(stream: BinaryIO) -> str:
     """What kind of file this is if it ends with a zip archive, in words; nothing for every other file."""
     stream.seek(max(0, stream.seek(0, io.SEEK_END) - _ZIP_TAIL))
-    if _ZIP_END not in stream.read(_ZIP_TAIL):
+    if ZIP_END not in stream.read(_ZIP_TAIL):
         return ""
     stream.seek(0)
     before = stream.read(_TEXT_HEAD).partition(b"PK\x03\x04")[0]
@@ -141,8 +141,10 @@ def why_not_plain(data: bytes) -> str:
     place = next(hidden_places(text), None)
     if place is not None:
         return f"it holds hidden characters ({describe(text[place])})"
-    for line in text.split("\n", 2)[:2]:
-        coding = _CODING.match(line)
-        if coding and coding[1].lower().replace("_", "-") not in _ENCODINGS:
-            return "it says that it is to be read in another encoding than UTF-8"
-    return ""
+    return "it says that it is to be read in another encoding than UTF-8" if names_other_encoding(text) else ""
+
+
+def names_other_encoding(text: str) -> bool:
+    """Whether one of its first two lines makes Python read a file in another encoding than UTF-8."""
+    codings = [match[1] for line in text.split("\n", 2)[:2] if (match := _CODING.match(line)) is not None]
+    return any(coding.lower().replace("_", "-") not in _ENCODINGS for coding in codings)

@@ -16,13 +16,10 @@ from typing import Any, Final
 from threegate.core import limits
 from threegate.core.json_operators import BUILDERS, BadPattern, Test, compile_pattern
 from threegate.request.characters import has_hidden
+from threegate.request.hosts import LABEL, NUMERIC, is_port
 
 # The part of an e-mail address before the @. Quotes, comments and routes (`%`, `!`) are read differently.
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9_+=-]+(?:\.[A-Za-z0-9_+=-]+)*")
-_LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_NUMERIC: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
-_PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
-_PORT_MAX: Final = 65535
 _SCHEME_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _URL: Final = re.compile(r"(https?|wss?)://([^/?#]+)(?:[/?#].*)?", re.IGNORECASE | re.ASCII)
 # Parts of a path that some readers take for something else than characters of a name.
@@ -215,7 +212,7 @@ def _read_authority(text: str) -> tuple[str, int | None] | None:
             return None
     if not port:
         return name, None
-    if not port.startswith(":") or not _PORT.fullmatch(port[1:]) or int(port[1:]) > _PORT_MAX:
+    if not port.startswith(":") or not is_port(port[1:]):
         return None
     return name, int(port[1:])
 
@@ -225,13 +222,13 @@ def _is_host_name(name: str) -> bool:
     if len(name) > limits.HOST_CHARS:
         return False
     labels = name.split(".")
-    if _NUMERIC.fullmatch(labels[-1]):
+    if NUMERIC.fullmatch(labels[-1]):
         try:
             ipaddress.IPv4Address(name)
         except ValueError:
             return False
         return True
-    return all(_LABEL.fullmatch(label) for label in labels)
+    return all(LABEL.fullmatch(label) for label in labels)
 
 
 def _host_in(operand: list[str]) -> Test:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.material import NOW, call, compiled, opened
-from threegate.contracts import engine
+from threegate.contracts import engine, transitions
 from threegate.contracts.path_compiler import compile_path
 from threegate.contracts.schema_paths import has_path
 from threegate.contracts.state import Call, CallOutcome, Session, Tally, Total
@@ -22,7 +22,7 @@ def codes(session: Session, asked: Call, **more: Any) -> list[str]:
 def claimed(session: Session, name: str, arguments: dict[str, Any], tool: str = "t") -> Call:
     asked = call(arguments, tool=tool, call_id=name)
     assert codes(session, asked) == []
-    engine.reserve(session, asked)
+    transitions.reserve(session, asked)
     return asked
 
 
@@ -165,7 +165,7 @@ def test_a_call_that_may_fail_does_not_lift_a_sum() -> None:
     session = opened(floor())
     up = claimed(session, "up", {"n": 100})
     assert codes(session, call({"n": -11})) == ["aggregate_below"]
-    engine.commit(session, up, DONE)
+    transitions.commit(session, up, DONE)
     assert codes(session, call({"n": -11})) == []
 
 
@@ -177,7 +177,7 @@ def test_a_second_session_does_not_take_a_sum_below_its_bound() -> None:
 
 def engine_number(value: int) -> Any:
     session = opened(floor())
-    engine.commit(session, call({"n": value}), DONE)
+    transitions.commit(session, call({"n": value}), DONE)
     return session.tally.aggregates["net"]
 
 
@@ -189,7 +189,7 @@ def test_another_session_s_minimum_holds_nobody_back() -> None:
 
 def test_a_decision_leaves_the_distinct_values_alone() -> None:
     session = opened(floor(metric="count_distinct", path="$.n", gte=1, lte=1))
-    engine.commit(session, call({"n": 1}), DONE)
+    transitions.commit(session, call({"n": 1}), DONE)
     assert codes(session, call({"n": 2})) == ["aggregate_exceeded"]
     assert session.tally.aggregates["net"] == {"1"}
 
@@ -211,7 +211,7 @@ def test_small_steps_do_not_move_an_anchor() -> None:
     session = opened(BAND)
     for value in (100, 110, 109, 90):
         assert codes(session, call({"n": value})) == []
-        engine.commit(session, call({"n": value}), DONE)
+        transitions.commit(session, call({"n": value}), DONE)
     assert codes(session, call({"n": 119})) == ["envelope_violated"]
     assert codes(session, call({"n": 81})) == ["envelope_violated"]
 
@@ -221,15 +221,15 @@ def test_two_first_calls_at_once_bound_each_other(spec: Any) -> None:
     session = opened(spec)
     first = claimed(session, "a", {"n": 100})
     assert codes(session, call({"n": 500})) == ["envelope_violated"]
-    engine.commit(session, first, CallOutcome("failed"))
+    transitions.commit(session, first, CallOutcome("failed"))
     assert codes(session, call({"n": 500})) == []
 
 
 def test_calls_that_end_in_another_order_do_not_lift_the_last_value() -> None:
     session = opened(DOWN)
     high, low = claimed(session, "a", {"n": 100}), claimed(session, "b", {"n": 50})
-    engine.commit(session, low, DONE)
-    engine.commit(session, high, DONE)
+    transitions.commit(session, low, DONE)
+    transitions.commit(session, high, DONE)
     assert codes(session, call({"n": 51})) == ["envelope_violated"]
     assert codes(session, call({"n": 50})) == []
 
@@ -240,7 +240,7 @@ def test_another_tool_s_initial_value_starts_again() -> None:
     session = opened({"s": {}, "t": {}, "session": {"envelopes": [rule]}})
     assert codes(session, call({"n": 5})) == ["envelope_unset"]
     for tool, value in (("s", 1), ("t", 5), ("s", 2)):
-        engine.commit(session, call({"n": value}, tool=tool), DONE)
+        transitions.commit(session, call({"n": value}, tool=tool), DONE)
     assert codes(session, call({"n": 1})) == ["envelope_violated"]
     assert codes(session, call({"n": 2})) == []
 
@@ -258,13 +258,13 @@ def test_calls_that_end_late_do_not_move_a_session_back() -> None:
         "go": {"transitions": {"valid_in_phases": ["a"], "advances_to": "b"}},
         "end": {"transitions": {"valid_in_phases": ["b"], "advances_to": "c"}},
     }
-    session = engine.open_session(compiled({**tools, "session": phases}).rules)
+    session = transitions.open_session(compiled({**tools, "session": phases}).rules)
     stay, go, again = (claimed(session, str(n), {"n": n}, tool) for n, tool in enumerate(["stay", "go", "go"]))
-    engine.commit(session, go, DONE)
-    engine.commit(session, stay, DONE)
+    transitions.commit(session, go, DONE)
+    transitions.commit(session, stay, DONE)
     assert session.phase == "b"
-    engine.commit(session, call(tool="end"), DONE)
-    engine.commit(session, again, DONE)
+    transitions.commit(session, call(tool="end"), DONE)
+    transitions.commit(session, again, DONE)
     assert session.phase == "c"
 
 
@@ -282,5 +282,5 @@ def test_a_request_moves_from_where_it_began() -> None:
     session = opened(spec)
     asked = call({"argv": ["x"]}, backend="threegate.era")
     assert codes(session, asked) == []
-    engine.commit(session, asked, DONE)
+    transitions.commit(session, asked, DONE)
     assert session.phase == "b"

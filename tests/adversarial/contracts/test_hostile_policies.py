@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.contracts.material import NOW, TOOL, call, codes, compiled, folder, opened
-from threegate.contracts import engine
+from threegate.contracts import engine, transitions
 from threegate.contracts.compiler import compile_folder
 from threegate.contracts.diagnostics import Diagnostic
 from threegate.contracts.document import read_document
@@ -109,7 +109,7 @@ def test_such_a_path_blocks_wherever_it_stands() -> None:
         "y": {},
     }
     session = opened(rules)
-    engine.commit(session, call({**wide, "c": 1}, tool="v"), CallOutcome("succeeded"))
+    transitions.commit(session, call({**wide, "c": 1}, tool="v"), CallOutcome("succeeded"))
     assert session.binds == {"c": 1}
     assert engine.decide(session, call(wide), NOW).code == "execution_constraint"
     assert engine.decide(session, call(tool="u", principal=wide), NOW).code == "policy_denied"
@@ -176,7 +176,7 @@ def test_ten_thousand_calls_leave_a_session_as_small_as_ten() -> None:
     for number in range(10_000):
         one = call({"n": number})
         assert engine.decide(session, one, NOW).verdict == "allow"
-        engine.commit(session, one, CallOutcome("succeeded"))
+        transitions.commit(session, one, CallOutcome("succeeded"))
         if number in (20, 9_999):
             sizes.append(len(json.dumps(session.to_json())))
     assert sizes[1] - sizes[0] < 60
@@ -189,7 +189,7 @@ def test_exact_sums_of_extreme_numbers() -> None:
     session = opened({"t": {}, "session": {"aggregates": [rule]}})
     for number in (-1e308, 5e-324, 1e308):
         assert engine.decide(session, call({"n": number}), NOW).verdict == ("allow" if number < 1e300 else "block")
-        engine.commit(session, call({"n": number}), CallOutcome("succeeded"))
+        transitions.commit(session, call({"n": number}), CallOutcome("succeeded"))
     assert session.tally.aggregates["s"] > 0
     for number in (float("inf"), float("nan"), -float("inf")):
         assert engine.decide(session, call({"n": number}), NOW).code == "aggregate_unmeasurable"
@@ -223,6 +223,14 @@ def test_schemas_that_multiply(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def test_a_schema_that_refers_to_itself_many_times_gives_its_answer_at_once() -> None:
+    """Eight levels of eight references are 16 million schemas, of which none gives a rule."""
+    deep = {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}] * 8}}, "$ref": "#/$defs/a", "minimum": 1}
+    assert "BAD_SCHEMA" in codes({"t": {}, "t.schema.json": deep})
+    tree = {"properties": {name: {"items": {"$ref": "#"}} for name in ("left", "right")} | {"n": {"minimum": 1}}}
+    assert codes({"t": {}, "t.schema.json": tree}) == ["SCHEMA_NOT_DERIVED"]
+
+
 def test_secrets_of_the_environment_are_never_shown() -> None:
     spec = {
         "t": {
@@ -232,7 +240,7 @@ def test_secrets_of_the_environment_are_never_shown() -> None:
         }
     }
     found = compiled(spec, environment={"KEY": "s3cret-value"})
-    decision = engine.decide(engine.open_session(found.rules), call({"a": "near-miss", "l": ["near-miss"]}), NOW)
+    decision = engine.decide(transitions.open_session(found.rules), call({"a": "near-miss", "l": ["near-miss"]}), NOW)
     shown = json.dumps(decision.to_json())
     assert decision.code == "execution_constraint" and "s3cret-value" not in shown and "near-miss" not in shown
 

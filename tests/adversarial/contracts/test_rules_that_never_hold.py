@@ -12,7 +12,7 @@ import pytest
 from tests.contracts.material import NOW, call, codes, compiled, folder, opened
 from tests.support import make_place
 from threegate import cli
-from threegate.contracts import engine
+from threegate.contracts import engine, transitions
 from threegate.contracts.compiled import read_folder
 from threegate.contracts.scenario import run_tests
 from threegate.contracts.state import CallOutcome
@@ -78,7 +78,7 @@ def test_a_lower_bound_holds_before_each_call_whatever_the_metric() -> None:
 def test_the_bound_of_a_minimum_follows_its_conditions() -> None:
     when = [{"binding": "floor", "gte": 100, "then_gte": 50}]
     session = opened(aggregate(gte=10, when=when))
-    engine.commit(session, call({"n": 100}), CallOutcome("succeeded"))
+    transitions.commit(session, call({"n": 100}), CallOutcome("succeeded"))
     assert engine.decide(session, call({"n": 49}), NOW).code == "aggregate_below"
 
 
@@ -172,7 +172,7 @@ def packs(**more: Any) -> dict[str, Any]:
 
 def test_a_role_has_the_contracts_beside_its_session_file() -> None:
     found = compiled(packs())
-    boss, worker = (engine.open_session(found.sessions[name]) for name in sorted(found.sessions, reverse=True))
+    boss, worker = (transitions.open_session(found.sessions[name]) for name in sorted(found.sessions, reverse=True))
     assert engine.decide(boss, call({"n": 2}), NOW).verdict == "allow"
     assert engine.decide(boss, call(tool="u"), NOW).code == "no_contract"
     assert engine.decide(worker, call({"n": 2}), NOW).code == "argument_invariant"
@@ -193,7 +193,7 @@ def test_a_role_s_contract_is_held_by_the_tool_s_schema() -> None:
     schema = {"properties": {"n": {"minimum": 0}}}
     for name in ("t.schema.json", "packs/worker/t.schema.json"):
         extra = {"packs/worker/t": {"tool": "t"}, name: schema}
-        session = engine.open_session(compiled(packs(**extra)).sessions["packs/worker/session.yaml"])
+        session = transitions.open_session(compiled(packs(**extra)).sessions["packs/worker/session.yaml"])
         assert engine.decide(session, call({"n": -1}), NOW).code == "argument_invariant"
 
 

@@ -17,9 +17,8 @@ from tests.adversarial.request.mutations import corpus, mutate
 from tests.conftest import examples
 from tests.contracts.material import compiled
 from tests.request.examples import ids, monty, read
-from threegate.contracts.call_json import call_from_json, call_to_json
 from threegate.contracts.contract_checkpoints import call_sha256
-from threegate.contracts.session_table import SessionTable
+from threegate.contracts.session_table import SessionTable, call_from_json, call_to_json
 from threegate.contracts.state import Call
 from threegate.core.settings import Settings
 from threegate.judgement.judge import assess, call_arguments, tool_name

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 
 from threegate.request.backend import BACKENDS
 from threegate.request.code import check_code, check_vars
-from threegate.request.fixes.body_parts import declared_files, filled_lines, span
 from threegate.request.fixes.edit import Draft
 from threegate.request.fixes.front_matter_fixes import left_out
 from threegate.request.frame import section_names, section_of
@@ -69,9 +68,9 @@ def _section_of_another_backend(draft: Draft, finding: Finding, name: str | None
         if set(draft.headings.values()) <= {*monty, "Input Files"}:
             yield Fix(finding.rule, "insert", draft.end, "backend: monty")
     elif name == "Input Files" and "backend is monty" in finding.message:
-        listed = [re.sub(r"^[-*+ `]*(?:/in/)?|[`. ]*$", "", draft.line(number)) for number in filled_lines(draft, name)]
-        if set(listed) <= {*(declared_files(draft, "inputs") or ()), "none", "None"}:
-            yield from (Fix(finding.rule, "delete", number) for number in span(draft, name))
+        listed = [re.sub(r"^[-*+ `]*(?:/in/)?|[`. ]*$", "", draft.line(number)) for number in draft.filled(name)]
+        if set(listed) <= {*(draft.declared("inputs") or ()), "none", "None"}:
+            yield from (Fix(finding.rule, "delete", number) for number in draft.span(name))
 
 
 def _no_heading(draft: Draft, finding: Finding) -> Iterator[Fix]:
@@ -98,7 +97,7 @@ def missing_section(draft: Draft, finding: Finding) -> Iterator[Fix]:
         yield Fix(finding.rule, "replace", number, f"## {name}")
         return
     key, prefix = _LISTS.get(name, ("", ""))
-    declared = declared_files(draft, key) if key else None
+    declared = draft.declared(key) if key else None
     unnamed = any(re.match(r"#{1,6}[ \t]", line) and section_of(line) is None for line in _outside_code(draft))
     if declared is None or unnamed:
         return
@@ -114,7 +113,7 @@ def missing_section(draft: Draft, finding: Finding) -> Iterator[Fix]:
 
 
 def _outside_code(draft: Draft) -> Iterator[str]:
-    code = set(span(draft, "Code"))
+    code = set(draft.span("Code"))
     return (line for number, line in enumerate(draft.lines, start=1) if number > draft.end and number not in code)
 
 
@@ -129,9 +128,9 @@ def in_order(draft: Draft, finding: Finding) -> Iterator[Fix]:
         if order.index(other) > order.index(name)
     ]
     for place, name in moves[:1]:
-        text = "\n".join(draft.lines[line - 1] for line in span(draft, name)).strip("\n")
+        text = "\n".join(draft.lines[line - 1] for line in draft.span(name)).strip("\n")
         yield Fix(finding.rule, "insert", place, f"{text}\n")
-        yield from (Fix(finding.rule, "delete", line) for line in span(draft, name))
+        yield from (Fix(finding.rule, "delete", line) for line in draft.span(name))
 
 
 def _names(sections: tuple[str, ...]) -> str:
@@ -151,7 +150,7 @@ def closed(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """A block is closed before the section that it would hide; a fence behind everything goes."""
     start = finding.line
     if finding.rule != "TG213":  # the block of code goes on until the next one ends
-        start = next((number for number in filled_lines(draft, "Code") if _OPENS.match(draft.line(number))), 0)
+        start = next((number for number in draft.filled("Code") if _OPENS.match(draft.line(number))), 0)
     lines = {number: draft.line(number) for number in range(start, len(draft.lines) + 1)}
     exact = {f"## {name}" for name in section_names()}
     hidden = next((number for number, line in lines.items() if line.rstrip() in exact or _closes(line)), 0)
@@ -169,7 +168,7 @@ def _closes(line: str) -> bool:
 def command(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """A one-line command without the fence, list, indent, quotes or prompt around it; a command that goes on over
     several lines in one."""
-    filled = filled_lines(draft, "Command")
+    filled = draft.filled("Command")
     bare = [number for number in filled if not draft.line(number).startswith(("```", "~~~"))]
     fences = [number for number in filled if number not in bare]
     text = " ".join(draft.line(number).strip().removesuffix("\\").strip() for number in bare)
@@ -192,7 +191,7 @@ def block(
     there is one with an info string of the grammar `taken`."""
 
     def make(draft: Draft, finding: Finding) -> Iterator[Fix]:
-        filled = filled_lines(draft, name)
+        filled = draft.filled(name)
         marks = [number for number in filled if draft.line(number).lstrip().startswith(("```", "~~~"))]
         if filled and not marks:
             text = "\n".join(draft.lines[filled[0] - 1 : filled[-1]])
@@ -200,7 +199,7 @@ def block(
                 yield Fix(finding.rule, "insert", filled[0], f"```{info}")
                 yield Fix(finding.rule, "insert", filled[-1] + 1, "```")
             elif name in BACKENDS["monty"].optional_sections and re.fullmatch(r"none\.?", text.strip(), re.IGNORECASE):
-                yield from (Fix(finding.rule, "delete", number) for number in span(draft, name))
+                yield from (Fix(finding.rule, "delete", number) for number in draft.span(name))
             return
         if len(marks) != 2 or marks != [filled[0], filled[-1]]:
             return
@@ -214,7 +213,7 @@ def block(
 def labelled(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """A line of the risk assessment whose label is another word for the one that is missing."""
     label = next((item for item in _OTHER_LABELS if f"'{item}:' is missing" in finding.message), "Risk level")
-    for number in filled_lines(draft, "Risk Assessment"):
+    for number in draft.filled("Risk Assessment"):
         line = draft.line(number)
         match = re.fullmatch(rf"[-*_ \t]*(?:{_OTHER_LABELS[label]})[*_ \t]*:[*_ \t]*(\S.*)", line, re.IGNORECASE)
         if match:

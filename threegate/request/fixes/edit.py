@@ -7,6 +7,7 @@ in which they are applied does not matter as long as it starts at the last line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,12 +16,15 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from threegate.core import limits
-from threegate.request.frame import Frame, find_frame, section_of
+from threegate.request.frame import Frame, find_frame, section_names, section_of
 from threegate.request.report import Fix
 from threegate.request.sections import lines_outside_fences
 
 if TYPE_CHECKING:
     from threegate.core.settings import RequestSettings
+
+
+_FIELD = {"inputs": "name", "outputs_expected": "path"}
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,38 @@ class Draft:
         """A line by its number from 1; empty where there is none, or where it is too long to be a slip of the pen."""
         line = self.lines[number - 1] if 1 <= number <= len(self.lines) else ""
         return line if len(line) <= limits.FIX_LINE_CHARS else ""
+
+    def span(self, name: str) -> range:
+        """The numbers of the lines of a section, with its heading: up to the next of the one form. Empty if it is not
+        there."""
+        exact = {f"## {known}" for known in section_names()}
+        found = sorted(number for number, known in self.headings.items() if known == name)
+        if not found:
+            return range(0)
+        below = range(found[0] + 1, len(self.lines) + 1)
+        end = next((number for number in below if self.line(number).rstrip() in exact), len(self.lines) + 1)
+        return range(found[0], end)
+
+    def filled(self, name: str) -> list[int]:
+        """Numbers of the lines below a section's heading that are not empty."""
+        return [number for number in self.span(name)[1:] if self.lines[number - 1].strip()]
+
+    def declared(self, key: str) -> list[str] | None:
+        """Names of the files that a list of the front matter has, without their folder; empty where there is no such
+        list. None where they are not clear."""
+        lines = self.lines[: max(self.end - 1, 0)]
+        start = next((index for index, line in enumerate(lines) if line.startswith(f"{key}:")), None)
+        if start is None:
+            return []
+        below = lines[start + 1 :]
+        length = next((index for index, line in enumerate(below) if line[:1] not in (" ", "-", "")), len(below))
+        text = "\n".join((lines[start], *below[:length]))
+        names = re.findall(
+            rf"\b{_FIELD[key]}:[ ]*[\"']?(?:/out/)?([A-Za-z0-9][A-Za-z0-9._/-]*)[\"']?[ ]*(?:[,}}\n]|$)", text
+        )
+        if not names and re.fullmatch(rf"{key}:[ ]*(?:\[[ ]*\]|null|none|~)?\s*", text):
+            return []
+        return names if len(names) == len(re.findall(rf"\b{_FIELD[key]}:", text)) and names else None
 
 
 def split_lines(text: str) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 
 from threegate.core import limits
 from threegate.request.fields import FILE_NAME
-from threegate.request.fixes.body_parts import declared_files, filled_lines
 from threegate.request.fixes.edit import Draft
 from threegate.request.fixes.front_matter_fixes import NOTHING, continued, key_and_value, valued
 from threegate.request.hosts import HostError, read_target
@@ -36,8 +35,8 @@ def listed(prefix: str) -> Callable[[Draft, Finding], Iterator[Fix]]:
     name, key = ("Input Files", "inputs") if prefix == "/in/" else ("Output Expectations", "outputs_expected")
 
     def make(draft: Draft, finding: Finding) -> Iterator[Fix]:
-        filled = filled_lines(draft, name)
-        declared = declared_files(draft, key)
+        filled = draft.filled(name)
+        declared = draft.declared(key)
         if not filled:
             if draft.line(finding.line).startswith("#") and declared is not None:
                 entries = "\n".join(f"- {prefix}{file}" for file in declared) or "none"
@@ -80,7 +79,7 @@ def _entry(draft: Draft, number: int, prefix: str) -> str | None:
 def input_listed(draft: Draft, finding: Finding) -> Iterator[Fix]:
     """The line of an input that the front matter has and the list has not."""
     match = _LISTED.search(finding.message)
-    filled = filled_lines(draft, "Input Files")
+    filled = draft.filled("Input Files")
     if not match or not filled:
         return
     nothing = re.fullmatch(r"(?:- )?none\.?", draft.line(filled[0]).strip(), re.IGNORECASE)
