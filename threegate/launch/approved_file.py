@@ -203,7 +203,9 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
             return _unrunnable(path, identity, history, "signature_missing", NO_SIGNATURE, digests)
         if isinstance(error, Refused):
             return _unrunnable(path, identity, history, error.code, str(error), digests)
-        message = f"the input {Path(error.filename).name[:12]}… of tool-exec/inputs cannot be read ({error.strerror})"
+        # A disk that does not give the bytes of an open file names none.
+        which = f"the input {Path(error.filename).name[:12]}…" if error.filename else "an input"
+        message = f"{which} of tool-exec/inputs cannot be read ({error.strerror or error})"
         return _unrunnable(path, identity, history, "input_missing", message, digests)
     further = {name.removeprefix(f"{path.name}.sig."): found for name, found in beside.items()}
     return Approved(
