@@ -12,6 +12,7 @@ and one final folder.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -352,8 +353,8 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
     source = moves.find_file(workspace, history)
     if source is not None and history.state and history.file:
         target = workspace.state_folder(history.state) / history.file
-        # Nothing is ever replaced.
-        if source != target and not target.exists():
+        # Nothing is ever replaced, and a link that leads nowhere is something.
+        if source != target and not os.path.lexists(target):
             moves.relocate(source, target)
     elif isinstance(ended, payloads.Rejected):
         _complete_rejection(workspace, ended, requester_folders)
@@ -372,9 +373,10 @@ def _complete_rejection(workspace: Workspace, ended: payloads.Rejected, requeste
             data, _ = drafts.read(name, max_bytes=limits.REQUEST_BYTES)
     except OSError:
         return
-    # What the requester has put there since is not what the event names.
-    if canonical.sha256_hex(data) == (ended.files or {}).get(""):
-        durable.deliver(workspace.refused / name, data)
+    # What the requester has put there since is not what the event names; and nothing is ever replaced.
+    target = workspace.refused / name
+    if canonical.sha256_hex(data) == (ended.files or {}).get("") and not os.path.lexists(target):
+        durable.deliver(target, data)
         with suppress(OSError), workspace.hold(folder) as drafts:
             drafts.unlink(name)
 
