@@ -90,9 +90,9 @@ class MontyRunner:
                 worker = warm.take()
             except (StagingError, Unavailable) as error:
                 return nothing_ran(str(error))
-            out.mkdir(mode=0o700)
             run = _MontyRun(fixed, job, control, self._watch)
             try:
+                out.mkdir(mode=0o700)
                 run.execute(worker, warm.isolation.missing)
             finally:
                 # Before the outputs are collected: nothing may write there any more.
