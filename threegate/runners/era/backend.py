@@ -37,6 +37,7 @@ class Era(RunningBackend):
     data_inputs = False
     overhead_mb = 32  # the container's shim and our side of its streams
     on_workers = True
+    sweeps_for_others = True  # servers of tools have containers of the same workspace
 
     def read(self, reading: Reading) -> Command | None:
         from threegate.request.sections import read_input_list
