@@ -29,9 +29,9 @@ from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting,
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
 from threegate.launch.results.released import deliver_released, released_there, stage_released
-from threegate.launch.results.render import deliver_result, render_result, show_streams
+from threegate.launch.results.render import render_result, show_streams
 from threegate.launch.results.result_facts import ResultFacts, read_record, write_record
-from threegate.launch.results.space import reserve_result
+from threegate.launch.results.space import deliver_result, reserve_result
 from threegate.launch.results.verdict import write_status
 from threegate.request.backend import DEFAULT_BACKEND
 from threegate.runners.interface import Outcome
@@ -140,7 +140,7 @@ def finish(
         result = deliver_result(workspace, facts, rendered, requester_folders=folders, settled=False)
         moves.relocate(path, target, settled=False)
     # Without the lock, so that others need not wait for these folders. Recovery completes this after a power cut.
-    moves.settle(result, result)
+    durable.sync_folder(result.parent)
     moves.settle(path, target)
     with disk_reserve(workspace.reserve):
         write_status(folders, target.name, state, ran.status, judgement)
