@@ -10,9 +10,11 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from threegate.core import limits
+from threegate.core.extras import has_extra
 from threegate.runners.backend import DoctorLine
 
 _DEFAULT: Final = "unix:///var/run/docker.sock"
@@ -25,6 +27,11 @@ ANSWER_AGAIN_SECONDS: Final = 2.0
 def engine_url(setting: str) -> str:
     """The engine's URL: the setting, DOCKER_HOST, or the default socket."""
     return setting or os.environ.get("DOCKER_HOST") or _DEFAULT
+
+
+def has_engine(url: str) -> bool:
+    """Whether there may be an engine to ask: its client library is installed, and its socket is there."""
+    return has_extra("era") and not (url.startswith("unix://") and not Path(url.removeprefix("unix://")).exists())
 
 
 def engine_line(setting: str) -> DoctorLine:
