@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.launch.caller_use import go_path
 from threegate.plugins.cluster.worker import service
@@ -29,12 +28,11 @@ def test_its_start_leaves_the_answers_to_callers(tmp_path: Path, monkeypatch: py
 
     told = SimpleNamespace(name="w", workspace_id="ws-1", key=SimpleNamespace(public=SimpleNamespace(render=str)))
     monkeypatch.setattr(service, "read_identity", lambda _: told)
-    monkeypatch.setattr(service, "_settings", lambda _: Settings())
     monkeypatch.setattr(service, "Broker", lambda *_: SimpleNamespace(check=lambda: None))
     monkeypatch.setattr(service, "images_of", lambda _: ("", ""))
     monkeypatch.setattr(service, "Outbox", swept)
     options = SimpleNamespace(
-        identity="", settings="", broker="", operators=tmp_path / "o", state=tmp_path / "worker", take_operators=False
+        identity="", settings=None, broker="", operators=tmp_path / "o", state=tmp_path / "worker", take_operators=False
     )
     with pytest.raises(Swept):
         service.run_worker(options, lambda line: None)  # type: ignore[arg-type]
