@@ -13,9 +13,9 @@ import pytest
 from tests.support import Place, make_place, monty_draft, request_id
 from threegate.core.errors import Unavailable
 from threegate.core.workspace import Workspace
-from threegate.launch.results.render import deliver_result, render_result
+from threegate.launch.results.render import render_result
 from threegate.launch.results.result_facts import ResultFacts
-from threegate.launch.results.space import reserve_result
+from threegate.launch.results.space import deliver_result, reserve_result
 
 pytestmark = pytest.mark.root
 

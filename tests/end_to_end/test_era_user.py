@@ -30,8 +30,8 @@ from tests.support import era_draft, request_id, wait_until
 from threegate.core import limits
 from threegate.core.settings import EraSettings
 from threegate.runners.era import spec
+from threegate.runners.era.backend import remove_orphans
 from threegate.runners.era.era_doctor import prove_era
-from threegate.runners.era.orphans import remove_orphans
 from threegate.runners.era.runner import EraRunner
 from threegate.runners.era.walls import NOT_READ
 from threegate.runners.interface import Outcome

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,23 @@ def test_an_input_that_is_gone(bench: Bench, context: Context) -> None:
     (context.workspace.inputs / approved.request.inputs[0].sha256).unlink()
     found = unrunnable(context, approved.path)
     assert found.code == "input_missing" and approved.request.inputs[0].sha256[:12] in found.message
+
+
+def test_an_input_whose_bytes_a_disk_does_not_give(
+    bench: Bench, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such an error names no file. It is this request's end and not the daemon's."""
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    approved = waiting(bench, context)
+    monkeypatch.setattr("threegate.launch.approved_file.unread_inputs", fails)
+    found = unrunnable(context, approved.path)
+    assert (found.code, found.message) == (
+        "input_missing",
+        "an input of tool-exec/inputs cannot be read (Input/output error)",
+    )
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,9 @@ from tests.launch.launching import (
     only_result,
     waiting,
 )
+from threegate.acts.reject import REJECT, reject_about, reject_draft
+from threegate.acts.signed_acts import decide
+from threegate.acts.signing_key import Acting
 from threegate.approval.facts import VerifiedApproval
 from threegate.judgement.judge import Cleared, NotCleared
 from threegate.launch.approved_file import Ended, Unrunnable, is_there, read_approved
@@ -31,6 +34,7 @@ from threegate.launch.completion import (
 from threegate.launch.context import Context
 from threegate.launch.pipeline import claim, judge_now
 from threegate.launch.results.verdict import read_verdict
+from threegate.review.reviewed_draft import read_draft
 from threegate.trail.history import still_open, unsettled
 from threegate.trail.payloads import Claimed, End
 
@@ -133,6 +137,34 @@ def test_the_same_end_again_gives_the_same_bytes(bench: Bench, context: Context,
             close_from_trail(context, held, history, end)
         assert only_result(bench.workspace) == before and where(bench, final.name) == [state]
     assert not unsettled(bench.workspace, history) and len(ends_of(bench)) == 1
+
+
+def test_a_name_that_somebody_took_keeps_nobody_from_starting(bench: Bench, context: Context) -> None:
+    """A link that leads nowhere is where the file belongs: it is not replaced, and the daemon starts all the same."""
+    approved = waiting(bench, context)
+    assert isinstance(launched(context, approved), Ended)
+    history, final = history_of(context), bench.workspace.finished / approved.path.name
+    claimed = final.rename(bench.workspace.running / final.name)
+    final.symlink_to("nowhere")
+    assert history.end is not None
+    with context.trail.locked() as held:
+        close_from_trail(context, held, history, history.end)
+    assert final.is_symlink() and claimed.read_bytes() == approved.data
+
+
+def test_a_name_that_somebody_took_among_the_refused(bench: Bench, context: Context) -> None:
+    draft = read_draft(bench.workspace, bench.draft())
+    acting = Acting("alice", bench.keys["alice"])
+    by = decide(bench.context, REJECT, reject_about(draft, "no"), account="account:me", acting=acting)
+    reject_draft(bench.context, draft, reason="no", by=by)
+    final = bench.workspace.refused / draft.path.name
+    final.rename(draft.path)
+    final.symlink_to("nowhere")
+    with context.trail.locked() as held:
+        history = held.index.history("req-1")
+        assert history is not None and history.end is not None
+        close_from_trail(context, held, history, history.end)
+    assert final.is_symlink() and draft.path.read_bytes() == draft.data, "the only copy stays"
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["in running/", "back in approved/"])

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tests.approval.material import make_job, make_request
-from threegate.launch.signed_platform import ApprovedAs, choose_platform
+from threegate.launch.approved_file import ApprovedAs, choose_platform
 from threegate.request.job import Job, Platform, Platforms
 
 ENGINE = Platform("sha256:a", "sha256:e", "", "1")

@@ -81,7 +81,7 @@ def test_its_watcher_stands_still_and_the_container_ends(code: str, runtime: str
 @pytest.mark.parametrize("code", ["", soak("import os, threading\nthreading.Thread(target=spin, daemon=True).start()")])
 def test_beats_keep_a_run_for_longer_than_its_lease(code: str, era_runner: EraRunner, tmp_path: Path) -> None:
     steer = control(tmp_path)
-    steer.lease_sec = 4
+    steer.begin_lease(4)
     job = era_job("/usr/bin/python3", "-I", "-c", f"{SPIN}{code}\nimport time; time.sleep(9)", time_sec=60)
     outcome = era_runner.run(clearance(job), job, steer)
     assert outcome.status == "succeeded" and outcome.wall_ms > 8_000, outcome
@@ -93,7 +93,7 @@ def test_a_run_does_not_begin_after_its_lease(era_runner: EraRunner, tmp_path: P
     steer.lease_sec, steer.leased = 7, since_boot() - 7
     job = era_job("/usr/bin/touch", "/out/began")
     outcome = era_runner.run(clearance(job), job, steer)
-    assert (outcome.status, outcome.artifacts, outcome.started) == ("interrupted", (), None)
+    assert (outcome.status, outcome.artifacts, outcome.wall_ms) == ("interrupted", (), 0)
     assert outcome.detail == "It was not started: its lease of 7 s ended before that."
 
 
@@ -111,7 +111,7 @@ def test_the_keeper_takes_no_go_that_comes_too_late(
 
     monkeypatch.setattr(container_run, "read_back", late)
     steer = control(tmp_path)
-    steer.lease_sec = 2
+    steer.begin_lease(2)
     job = era_job("/usr/bin/touch", "/out/began")
     begin = time.monotonic()
     outcome = era_runner.run(clearance(job), job, steer)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http.server
 import json
+import os
 import random
 import subprocess
 import threading
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,6 +97,27 @@ def test_the_log_is_read_in_bounds_and_as_data() -> None:
     assert [item.host for item in found if item.busy] == ["busy.example"]
     assert len(found) == 64 + 4 and unlisted > 0
     assert all("\x1b" not in item.host and "pw" not in item.host for item in found)
+
+
+NO_ENGINE: Any = None
+"""There is no container to stop."""
+
+
+@pytest.mark.parametrize("kind", ["gone", "link", "fifo", "folder"])
+def test_a_log_that_cannot_be_read_is_not_an_empty_one(kind: str, tmp_path: Path) -> None:
+    """The account of the proxy, which reads what the run sends, may write to that folder."""
+    (folder := tmp_path / "egress").mkdir()
+    log = folder / "access.log"
+    if kind == "link":
+        log.symlink_to("/etc/hostname")
+    elif kind == "fifo":
+        os.mkfifo(log)
+    elif kind == "folder":
+        log.mkdir()
+    job = era_job("true", network=("a.example:443",))
+    chain = proxy_chain.EgressChain(NO_ENGINE, job, control(tmp_path), "TR-1", tmp_path, "bridge")
+    assert chain.destinations() == ()
+    assert chain.notes == ["The proxy's log cannot be read, so it is not known what was reached."]
 
 
 def test_refused_names_do_not_hide_what_was_allowed() -> None:

@@ -27,7 +27,7 @@ from tests.engine_fixtures import (
 from threegate.core.settings import EraSettings
 from threegate.request.job import ERA_ENVIRONMENT
 from threegate.runners.era import container_run, spec
-from threegate.runners.era.orphans import remove_orphans
+from threegate.runners.era.backend import remove_orphans
 from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Outcome
 

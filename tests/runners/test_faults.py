@@ -23,7 +23,7 @@ from tests.engine_fixtures import ENGINE, IMAGE, clearance, control, era_job, ru
 from tests.ordinary_user import as_user, home
 from tests.support import processes, wait_until
 from threegate.core.settings import EraSettings
-from threegate.runners.era.orphans import remove_orphans
+from threegate.runners.era.backend import remove_orphans
 from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Outcome
 

@@ -53,7 +53,7 @@ def test_its_watcher_stands_still_and_the_run_ends(code: str, tmp_path: Path) ->
 
 def test_beats_keep_a_run_for_longer_than_its_lease(tmp_path: Path) -> None:
     steer = control(tmp_path)
-    steer.lease_sec = 2
+    steer.begin_lease(2)
     runner = MontyRunner(0)
     try:
         job = monty_job("import time\nfor _ in range(60): time.sleep(0.1)", time_sec=60)
@@ -79,7 +79,7 @@ def test_a_run_does_not_begin_after_its_lease(tmp_path: Path) -> None:
 
 def test_a_run_does_not_outlive_what_would_end_it(tmp_path: Path) -> None:
     steer = control(tmp_path)
-    steer.lease_sec = 30
+    steer.begin_lease(30)
     runner = MontyRunner(0)
     outcomes: list[Outcome] = []
     job = monty_job(f"print('{AT_WORK}')\nwhile True: pass", time_sec=100)

@@ -48,6 +48,16 @@ def test_an_error_is_told_on_stderr(monty_runner, tmp_path: Path) -> None:
     assert b"line 2" in outcome.stderr.kept
 
 
+def test_a_folder_that_cannot_be_made_leaves_no_worker(monty_runner, tmp_path: Path) -> None:
+    job, steer = monty_job("1"), control(tmp_path)
+    assert monty_runner.available() is None
+    wait_until(lambda: len(children(os.getpid(), "monty")) == 1, "the worker that is kept ready", 20)
+    (steer.run_folder / "out").touch()
+    with pytest.raises(FileExistsError):
+        monty_runner.run(clearance(job), job, steer)
+    wait_until(lambda: len(children(os.getpid(), "monty")) == 1, "the next one, and not the one before", 20)
+
+
 @pytest.mark.parametrize(
     "code",
     ["while True: pass", "import time\nwhile True: time.sleep(5)", "import asyncio\nawait asyncio.sleep(60)"],

@@ -16,6 +16,8 @@ from tests.engine_fixtures import monty_job
 from tests.runners import toy_backend
 from threegate.core.settings import Settings
 from threegate.core.toml_table import read_table
+from threegate.daemon.log import Log
+from threegate.daemon.recovery import recover
 from threegate.launch.approved_file import Approved, read_approved
 from threegate.launch.context import Context, daemon_context
 from threegate.launch.pipeline import launch
@@ -24,6 +26,7 @@ from threegate.runners import backend as backends
 from threegate.runners.interface import Control
 from threegate.runners.machine import Budget, need_of
 from threegate.setup.doctor import examine
+from threegate.trail.payloads import Started
 from threegate.trail.trail import Trail
 
 HEAVY = ("docker", "pydantic_monty", "celery", "urllib3", "requests")
@@ -66,13 +69,6 @@ def test_doctor_lists_a_new_backend(toy: str) -> None:
     assert [(line.state, line.seen) for line in lines] == [("ok", "without probes")]
 
 
-def test_recovery_removes_its_orphans(toy: str, tmp_path: Path) -> None:
-    settings = read_table(Settings, {"runners": {"era": {"engine": f"unix://{tmp_path}/none"}}})
-    assert backends.remove_orphans("ws-1", "boot", settings.runners, tmp_path) == [
-        f"removed a toy of ws-1 in {tmp_path.name}"
-    ]
-
-
 @pytest.fixture
 def daemon(toy: str, tmp_path: Path) -> Iterator[tuple[Bench, Context]]:
     bench = make_bench(tmp_path)
@@ -95,6 +91,23 @@ def test_a_request_for_a_new_backend_is_approved_launched_and_recorded(daemon: t
     assert (ended.event, ended.code) == ("finished", "succeeded")
     text = ended.result.read_text()
     assert "PRINT('HELLO')" in text and 'backend: "toy"' in text
+
+
+def test_recovery_removes_the_orphans_of_backends_that_ran(daemon: tuple[Bench, Context]) -> None:
+    """Nothing of a backend is entered, and nothing of it can be left, before its first run."""
+    bench, context = daemon
+    said: list[tuple[str, str]] = []
+
+    class Lines(Log):
+        def say(self, event: str, **facts: str | int | None) -> None:
+            said.append((event, str(facts["what"])))
+
+    recover(context, Lines(), ())
+    assert said == []
+    with context.trail.locked() as held:
+        held.append(Started.from_data({"backend": "toy"}), request_id="req-0", actor="daemon")
+    recover(context, Lines(), ())
+    assert said == [("orphan", f"removed a toy of {context.workspace_id} in runs")]
 
 
 def test_a_daemon_gives_every_runner_its_secrets(daemon: tuple[Bench, Context]) -> None:

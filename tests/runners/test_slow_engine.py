@@ -17,7 +17,7 @@ from tests.runners.between import Action, between
 from tests.support import children, wait_until
 from threegate.core.settings import EraSettings
 from threegate.runners.era import container_engine, container_run
-from threegate.runners.era.orphans import remove_orphans
+from threegate.runners.era.backend import remove_orphans
 from threegate.runners.era.runner import EraRunner
 from threegate.runners.interface import Outcome
 

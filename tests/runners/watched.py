@@ -77,7 +77,7 @@ def main(backend: str, code: str, folder: str, workspace: str, lease: str, given
         jobs = [era_job("/usr/bin/python3", "-I", "-c", code, **bounds), era_job("/usr/bin/true")]
     for number, job in enumerate(jobs):
         steer = control(Path(folder, str(number)), workspace_id=workspace)
-        steer.lease_sec = _PLENTY if number else float(lease)
+        steer.begin_lease(_PLENTY if number else float(lease))
         threading.Thread(target=_tell, args=(steer,), daemon=True).start()
         outcome = runner.run(clearance(job), job, steer)
         names = [item.path for item in outcome.artifacts]

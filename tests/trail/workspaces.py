@@ -8,8 +8,9 @@ from pathlib import Path
 
 from threegate.core.workspace import Workspace
 from threegate.launch.completion import with_result
-from threegate.launch.results.render import deliver_result, render_result
+from threegate.launch.results.render import render_result
 from threegate.launch.results.result_facts import ResultFacts, read_record, write_record
+from threegate.launch.results.space import deliver_result
 from threegate.runners.interface import Artifact, Outcome, Stream
 from threegate.trail import moves
 from threegate.trail.event import make_event
@@ -93,8 +94,6 @@ def run(
         status="succeeded",
         detail="It ran.",
         exit_code=0,
-        started=None,
-        finished=None,
         wall_ms=12,
         cpu_ms=None,
         peak_memory_bytes=None,

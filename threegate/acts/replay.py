@@ -19,9 +19,9 @@ from threegate.acts.signing_key import Acting
 from threegate.core import canonical, durable, file_locks, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.judgement.judge import replay_clearance
+from threegate.launch.approved_file import approved_as, choose_platform
 from threegate.launch.context import Context
 from threegate.launch.results.result_facts import ResultFacts, read_record, write_record
-from threegate.launch.signed_platform import approved_as, choose_platform
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
 from threegate.request.shown_whole import unread_inputs

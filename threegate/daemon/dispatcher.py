@@ -213,6 +213,8 @@ class Dispatcher:
         if self._queue.look(fresh=not self.running):
             for gone in self.waits.keys() - {item.name for item in self._queue.waiting}:
                 del self.waits[gone]
+        if not self._queue.waiting:
+            return done
         turn = self.budget.round()
         room = turn.room()
         for queued in self._queue.waiting:

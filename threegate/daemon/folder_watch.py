@@ -24,8 +24,6 @@ class FolderWatch:
         self._followed: dict[Path, Any] = {}
         self.problem: str | None = None
         """Why there are no hints, or None."""
-        if not (folders := list(folders)):
-            return
         try:
             self._start(folders)
         except (OSError, ImportError, RuntimeError) as error:
@@ -41,7 +39,7 @@ class FolderWatch:
             with suppress(OSError):
                 self._followed[new] = self._observer.schedule(self._hint, str(new), event_filter=self._changes)
 
-    def _start(self, folders: list[Path]) -> None:
+    def _start(self, folders: Iterable[Path]) -> None:
         from watchdog import events
         from watchdog.observers import Observer
 

@@ -99,7 +99,8 @@ class Daemon:
     _draft_expiry: DraftExpiry = field(init=False)
     _works: dict[str, Work] = field(default_factory=dict)
     """What plugins do, by the plugin's name."""
-    _watch: FolderWatch = field(init=False)
+    _watch: FolderWatch | None = None
+    """None with `once`: nothing is waited for."""
 
     def run(self) -> int:
         """Work until stopped (or, with `once`, until nothing is left to do). Returns the exit code.
@@ -132,9 +133,8 @@ class Daemon:
             say=lambda line: self.log.say("cluster", what=line),
         )
         context = replace(context, on_end=self._request_ended)
-        machine = machine_of(policy.settings)
-        budget, threads = machine.budget(policy.settings, context.runners), machine.threads(policy.settings)
-        return Dispatcher(context, budget, self.log, self.wake, threads, beat=self.supervisor.turned)
+        budget = machine_of(policy.settings).budget(policy.settings, context.runners)
+        return Dispatcher(context, budget, self.log, self.wake, budget.threads, beat=self.supervisor.turned)
 
     def _start_works(self) -> None:
         """Start the work of plugins that the settings or the trail ask for by now. Raises TrailError."""
@@ -175,10 +175,11 @@ class Daemon:
             wake=self.wake.set,
             once=self.once,
         )
-        hinted = [self.workspace.inbox, self.workspace.drafts, self.workspace.approved, self.workspace.control]
-        self._watch = FolderWatch([] if self.once else hinted, self.wake)
-        if self._watch.problem:
-            self.log.say("watching", what=self._watch.problem)
+        if not self.once:
+            hinted = (self.workspace.inbox, self.workspace.drafts, self.workspace.approved, self.workspace.control)
+            self._watch = FolderWatch(hinted, self.wake)
+            if self._watch.problem:
+                self.log.say("watching", what=self._watch.problem)
         self._draft_expiry = DraftExpiry(self.log)
         self.log.say("ready", path=str(self.workspace.root))
         self.supervisor.ready()
@@ -193,7 +194,8 @@ class Daemon:
             self.log.say("stopped", what=str(error))
         finally:
             self.supervisor.stopping()
-            self._watch.close()
+            if self._watch is not None:
+                self._watch.close()
             inbox.close()
             if self.once:
                 self._dispatcher.finish(self.stop.is_set)
@@ -297,7 +299,8 @@ class Daemon:
                 did += self._unless_full(partial(inbox.scan, context.policy))
                 if inbox.full is not None:
                     self._note_full(inbox.full)
-                self._watch.follow(inbox.live)
+                if self._watch is not None:
+                    self._watch.follow(inbox.live)
                 did += self._unless_full(partial(inbox.types.work, _TYPES_SECONDS))
                 if unsettled is None and not changing and problem is None:
                     did += self._unless_full(partial(self._draft_expiry.turn, context))

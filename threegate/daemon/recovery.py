@@ -35,7 +35,7 @@ from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
 from threegate.launch.results.verdict import read_verdict, write_status
 from threegate.request.backend import BACKENDS, why_off
-from threegate.runners.backend import remove_orphans
+from threegate.runners.backend import backends
 from threegate.trail import moves
 from threegate.trail.history import RequestHistory, unsettled
 from threegate.trail.payloads import ApprovalAbandoned, Approved, Claimed, Started
@@ -98,11 +98,15 @@ def recover(context: Context, log: Log, works: Iterable[Work], why: str | None =
     """
     workspace = context.workspace
     settings = context.policy.settings.runners
-    # First, as the module says: a container may still be running what is about to be called interrupted.
-    for line in remove_orphans(context.workspace_id, context.boot_nonce, settings, workspace.runs):
-        log.say("orphan", what=line)
-    with context.trail.locked():
+    with context.trail.locked() as held:
         remove_temporary(workspace)
+        ran = set(held.index.backends)
+    # First, as the module says: a container may still be running what is about to be called interrupted.
+    for backend in backends():
+        if backend.name in ran or backend.sweeps_for_others:
+            left = backend.remove_orphans(context.workspace_id, context.boot_nonce, settings, workspace.runs)
+            for line in left:
+                log.say("orphan", what=line)
     recovered = [work.recover(context) for work in works]
     stuck = {request_id: line for plugin in recovered for request_id, line in plugin.stuck.items()}
     taken_back = {request_id: line for plugin in recovered for request_id, line in plugin.taken_back.items()}

@@ -1,6 +1,8 @@
 """An approved file, read once, and its possible outcomes.
 
-Invariant: judgement, run and result refer only to the bytes in an `Approved`; the file is not read again.
+Invariant: judgement, run and result refer only to the bytes in an `Approved`; the file is not read again. What an
+approval says of its Job only chooses between the platforms of this machine, the signed one as long as it is possible
+here; whether the Job is the signed one is decided by the check of the approval (approval/launch.py).
 """
 
 from __future__ import annotations
@@ -8,24 +10,26 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from threegate.approval.facts import NO_SIGNATURE, LaunchFacts
+from threegate.approval.ssh_wire import MalformedError
+from threegate.approval.statement import SignedApproval
 from threegate.core import durable, limits
 from threegate.core.errors import Refused
 from threegate.judgement.judge import Judgement
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner, facts_for_launch
-from threegate.launch.signed_platform import approved_as, choose_platform
 from threegate.request.backend import BACKENDS, Binding, Bound
-from threegate.request.job import Job, Platform, build_job
+from threegate.request.job import Job, Platform, Platforms, build_job
 from threegate.request.model import InputFile, Request
 from threegate.request.shown_whole import unread_inputs
 from threegate.runners.machine import platforms
-from threegate.trail import moves
+from threegate.trail import moves, payloads
 from threegate.trail.history import RequestHistory
 from threegate.trail.index import KnownRun
 from threegate.trail.payloads.payload import Owner
@@ -203,7 +207,9 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
             return _unrunnable(path, identity, history, "signature_missing", NO_SIGNATURE, digests)
         if isinstance(error, Refused):
             return _unrunnable(path, identity, history, error.code, str(error), digests)
-        message = f"the input {Path(error.filename).name[:12]}… of tool-exec/inputs cannot be read ({error.strerror})"
+        # A disk that does not give the bytes of an open file names none.
+        which = f"the input {Path(error.filename).name[:12]}…" if error.filename else "an input"
+        message = f"{which} of tool-exec/inputs cannot be read ({error.strerror or error})"
         return _unrunnable(path, identity, history, "input_missing", message, digests)
     further = {name.removeprefix(f"{path.name}.sig."): found for name, found in beside.items()}
     return Approved(
@@ -221,6 +227,48 @@ def read_approved(context: Context, path: Path, listed: Sequence[str] | None = N
         bound=bound,
         platform=platform,
         elsewhere=elsewhere,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovedAs:
+    """What is said of the Job of an approved request: digests, and the platform that the trail recorded."""
+
+    request_id: str
+    digests: frozenset[str]
+    platform: Platform | None
+
+
+def approved_as(request_id: str, signature: bytes | None, history: RequestHistory | None) -> ApprovedAs:
+    """What the signature file and the trail say; nothing of it is verified."""
+    recorded = payloads.Approved.of(history.approved) if history is not None else None
+    digests = {recorded.job_sha256} if recorded is not None else set()
+    if signature is not None:
+        with suppress(MalformedError):  # an act of a plugin, or one that is refused later
+            digests.add(SignedApproval.parse(signature, request_id).statement.job_sha256)
+    platform = None if recorded is None or recorded.platform is None else Platform.from_json(recorded.platform)
+    return ApprovedAs(request_id, frozenset(filter(None, digests)), platform)
+
+
+def choose_platform(
+    possible: Platforms, build: Callable[..., Job], approved: ApprovedAs
+) -> tuple[Platform, tuple[str, str] | None]:
+    """The platform whose Job was approved, else the preferred one; and in that case, if the platform is all that
+    differs, code and words for it. `build` makes the Job of a `platform`.
+    """
+    jobs = [build(platform=platform) for platform in possible.now]
+    for platform, job in zip(possible.now, jobs, strict=True):
+        if job.digest in approved.digests:
+            return platform, None
+    preferred, signed = possible.now[0], approved.platform
+    if signed is None or build(platform=signed).digest not in approved.digests:
+        return preferred, None  # nothing was approved, or something else changed, too
+    if possible.unknown and not signed.engine:
+        return preferred, ("no_backend", possible.unknown)
+    changed = signed.difference([job.platform for job in jobs])
+    return preferred, (
+        "job_changed",
+        f"{changed} since it was approved; draft it again: threegate draft --again {approved.request_id}",
     )
 
 

@@ -12,6 +12,7 @@ and one final folder.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -28,9 +29,9 @@ from threegate.launch.approved_file import Approved, Ended, Unrunnable, Waiting,
 from threegate.launch.context import Context
 from threegate.launch.launch_facts import draft_owner
 from threegate.launch.results.released import deliver_released, released_there, stage_released
-from threegate.launch.results.render import deliver_result, render_result, show_streams
+from threegate.launch.results.render import render_result, show_streams
 from threegate.launch.results.result_facts import ResultFacts, read_record, write_record
-from threegate.launch.results.space import reserve_result
+from threegate.launch.results.space import deliver_result, reserve_result
 from threegate.launch.results.verdict import write_status
 from threegate.request.backend import DEFAULT_BACKEND
 from threegate.runners.interface import Outcome
@@ -139,7 +140,7 @@ def finish(
         result = deliver_result(workspace, facts, rendered, requester_folders=folders, settled=False)
         moves.relocate(path, target, settled=False)
     # Without the lock, so that others need not wait for these folders. Recovery completes this after a power cut.
-    moves.settle(result, result)
+    durable.sync_folder(result.parent)
     moves.settle(path, target)
     with disk_reserve(workspace.reserve):
         write_status(folders, target.name, state, ran.status, judgement)
@@ -352,8 +353,8 @@ def close_from_trail(context: Context, held: LockedTrail, history: RequestHistor
     source = moves.find_file(workspace, history)
     if source is not None and history.state and history.file:
         target = workspace.state_folder(history.state) / history.file
-        # Nothing is ever replaced.
-        if source != target and not target.exists():
+        # Nothing is ever replaced, and a link that leads nowhere is something.
+        if source != target and not os.path.lexists(target):
             moves.relocate(source, target)
     elif isinstance(ended, payloads.Rejected):
         _complete_rejection(workspace, ended, requester_folders)
@@ -372,9 +373,10 @@ def _complete_rejection(workspace: Workspace, ended: payloads.Rejected, requeste
             data, _ = drafts.read(name, max_bytes=limits.REQUEST_BYTES)
     except OSError:
         return
-    # What the requester has put there since is not what the event names.
-    if canonical.sha256_hex(data) == (ended.files or {}).get(""):
-        durable.deliver(workspace.refused / name, data)
+    # What the requester has put there since is not what the event names; and nothing is ever replaced.
+    target = workspace.refused / name
+    if canonical.sha256_hex(data) == (ended.files or {}).get("") and not os.path.lexists(target):
+        durable.deliver(target, data)
         with suppress(OSError), workspace.hold(folder) as drafts:
             drafts.unlink(name)
 

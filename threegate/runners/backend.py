@@ -96,8 +96,12 @@ class RunningBackend(Backend):
     """The most cores that a run can use, whatever its limit is; None: as many as the limit says."""
     waits_for: ClassVar[str] = "no_backend"
     """The code of a waiting request while none of its runs can start."""
+    at_once: ClassVar[int] = 1
+    """How many of its runs may run at once, if no setting says it (`rows`)."""
     on_workers: ClassVar[bool] = False
     """Whether the workers of a cluster run it; with a cluster, a request for any other backend waits."""
+    sweeps_for_others: ClassVar[bool] = False
+    """Whether `remove_orphans` finds what was not left by a run of this backend, too: it is called at every start."""
 
     @abstractmethod
     def make(self, settings: Settings, *, secrets: Mapping[str, SecretReference], once: bool) -> Runner:
@@ -105,9 +109,9 @@ class RunningBackend(Backend):
         a single run, so nothing is kept ready.
         """
 
-    @abstractmethod
     def rows(self, settings: RunnersSettings) -> int:
         """How many of its runs may run at once."""
+        return self.at_once
 
     def doctor(self, settings: Settings, probes: bool) -> list[DoctorLine]:
         """Its lines of `threegate doctor`; with `probes`, also those of short runs that test each restriction."""
@@ -185,9 +189,3 @@ def policy_facts() -> dict[str, str]:
     for backend in backends():
         facts = dict(**facts, **backend.policy_facts())
     return facts
-
-
-def remove_orphans(workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path) -> list[str]:
-    """Remove what a killed process left of runs of every backend; one line for each. Raises Unavailable."""
-    left = [backend.remove_orphans(workspace_id, boot_nonce, settings, runs_folder) for backend in backends()]
-    return [line for lines in left for line in lines]

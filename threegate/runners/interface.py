@@ -11,7 +11,6 @@ import hashlib
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -22,7 +21,7 @@ from threegate.runners.minder import since_boot
 if TYPE_CHECKING:  # code that only reads results imports no gate
     from threegate.core.workspace import Workspace
     from threegate.judgement.judge import Clearance
-    from threegate.request.job import Job, Platform
+    from threegate.request.job import Job, JobLimits, Platform
     from threegate.trail.payloads.payload import Owner
 
 Status = Literal[
@@ -89,8 +88,6 @@ class Outcome:
     stdout: Stream
     stderr: Stream
     exit_code: int | None = None
-    started: datetime | None = None
-    finished: datetime | None = None
     wall_ms: int = 0
     cpu_ms: int | None = None
     peak_memory_bytes: int | None = None
@@ -126,12 +123,31 @@ class Evidence:
     platform: Platform
 
 
-def command_ended(code: int) -> tuple[Status, str]:
-    """How a command counts that ended by itself: its status and one sentence. The codes above COMMAND_ANSWERS are those
-    of the shell and of our keeper: it could not be started, or a signal ended it.
+Ended = tuple[Status, str]
+"""How a run ended: its status and one sentence."""
+
+
+def command_ended(code: int) -> Ended:
+    """How a command counts that ended by itself. The codes above COMMAND_ANSWERS are those of the shell and of our
+    keeper: it could not be started, or a signal ended it.
     """
     status: Status = "succeeded" if code == 0 else "exited" if 0 < code <= limits.COMMAND_ANSWERS else "failed"
     return status, f"The command finished with exit code {code}."
+
+
+def timed_out(bounds: JobLimits) -> Ended:
+    """The end of a run that reached its time limit."""
+    return "timed_out", f"timed_out: the time limit of {bounds.time_sec} s was reached."
+
+
+def out_of_memory(bounds: JobLimits) -> Ended:
+    """The end of a run that reached its memory limit."""
+    return "out_of_memory", f"out_of_memory: the memory limit of {bounds.memory_mb} MiB was reached."
+
+
+def process_limit(bounds: JobLimits) -> Ended:
+    """The end of a run that reached its limit of processes."""
+    return "process_limit", f"process_limit: the limit of {bounds.processes} processes was reached."
 
 
 def without_exited(status: str) -> str:
@@ -192,14 +208,24 @@ class Control:
     """A run ends by itself once its runner has sent no beat for so long, also if this process only stands still.
     None: no lease, because nobody else could report the run as lost.
     """
-    leased: float = field(default_factory=since_boot)
+    leased: float = 0.0
     """When the lease began (`since_boot`): no run begins later than `lease_sec` after it."""
+
+    def begin_lease(self, seconds: float) -> None:
+        """From now on the run needs beats."""
+        self.lease_sec, self.leased = seconds, since_boot()
 
     def interrupt(self, why: str) -> None:
         """Set `interrupted`, for the first reason that there is."""
         if not self.interrupted.is_set():
             self.because = why
             self.interrupted.set()
+
+    def stopped(self) -> Ended | None:
+        """The end that the operator or the daemon gave the run, if one did."""
+        if self.cancelled.is_set():
+            return "cancelled", "Cancelled by the operator while it ran."
+        return ("interrupted", f"Interrupted because {self.because}.") if self.interrupted.is_set() else None
 
     def lease_over(self) -> str | None:
         """One sentence if it is too late to begin."""

@@ -77,6 +77,8 @@ class Budget:
         self.memory_mb = memory_mb
         self.cpus = Decimal(str(cpus))
         self._rows = rows
+        self.threads = sum(rows.values())
+        """How many requests may be under way at once."""
         self.lock = threading.RLock()
         self._memory = 0
         self._cpus = Decimal(0)
@@ -196,8 +198,6 @@ class Machine:
     """
     budget: Callable[[Settings, Mapping[str, Runner]], Budget]
     """From what the dispatcher takes leases, for these runners."""
-    threads: Callable[[Settings], int]
-    """How many requests may be under way at once."""
     never_fits: Callable[[Workspace, Settings, Request], str | None]
     """One line that says why this request could never run, or None: also if that is not known."""
     workers: Callable[[Workspace, Settings], list[dict[str, Any]] | None] = lambda workspace, settings: None
@@ -295,6 +295,5 @@ THIS_MACHINE: Final = Machine(
     is_used=lambda settings: True,
     runners=lambda workspace, settings, boot, say: _RunnersHere(settings),
     budget=lambda settings, runners: Budget.of(settings.runners),
-    threads=lambda settings: sum(backend.rows(settings.runners) for backend in backends()),
     never_fits=_never_here,
 )

@@ -19,7 +19,7 @@ from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.launch.results.model import schema
-from threegate.launch.results.render import deliver_result, render_result, show_streams
+from threegate.launch.results.render import render_result, show_streams
 from threegate.launch.results.result_facts import (
     STATUSES,
     ResultFacts,
@@ -27,6 +27,7 @@ from threegate.launch.results.result_facts import (
     render_record,
     write_record,
 )
+from threegate.launch.results.space import deliver_result
 from threegate.launch.results.validate import validate_result
 from threegate.request.backend import BACKENDS
 from threegate.request.model import NetworkTarget, OutputFile
@@ -49,8 +50,6 @@ def outcome(status: str = "succeeded", stdout: bytes = b"", **more) -> Outcome:
         "status": status,
         "detail": "It ran.",
         "exit_code": 0,
-        "started": None,
-        "finished": None,
         "wall_ms": 1234,
         "cpu_ms": None,
         "peak_memory_bytes": None,

@@ -84,5 +84,5 @@ def test_in_a_cluster_a_backend_that_no_worker_runs_waits_and_says_so(monkeypatc
     )  # fmt: skip
     job = replace(monty_job("1"), backend="toy")
     assert "for toy" in str(ledger.missing(job)) and ledger.reserve(job) is None
-    assert "toy" in ClusterBudget(ledger).free_rows(), "it is checked, to say why it waits"
+    assert "toy" in ClusterBudget(ledger, 4).free_rows(), "it is checked, to say why it waits"
     assert set(ledger.seats()[0].to_json()) >= {"monty", "era"} and "toy" not in ledger.seats()[0].to_json()

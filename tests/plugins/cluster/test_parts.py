@@ -64,7 +64,7 @@ def told(**more: Any) -> dict[str, Any]:
 def test_jobs_go_where_most_is_free_and_never_beyond_it() -> None:
     """Cores, memory and rows are each a wall; a lease gives its place back once."""
     ledger = Ledger(("a", "b"), None)
-    budget = ClusterBudget(ledger)
+    budget = ClusterBudget(ledger, 4)
     assert ledger.missing(None) == "no worker accepts work (a: no report yet; b: no report yet)"
     ledger.hear("a", told())
     ledger.hear("b", told(cores="2", monty=1))
@@ -86,7 +86,7 @@ def test_a_round_keeps_the_oldest_first() -> None:
     """Through the dispatcher's own round: what lacks memory now keeps younger ones from taking it."""
     ledger = Ledger(("a",), None)
     ledger.hear("a", told(memory_mb=300, monty=4))
-    budget = ClusterBudget(ledger)
+    budget = ClusterBudget(ledger, 4)
     first = budget.round().try_take(monty_job("1", memory_mb=128))
     turn = budget.round()
     assert first is not None and turn.try_take(monty_job("1", memory_mb=128)) is None
@@ -246,8 +246,6 @@ def outcome(**more: Any) -> Outcome:
         Stream(b"hi\n", 3, "0" * 64),
         empty,
         exit_code=0,
-        started=datetime.now(UTC),
-        finished=datetime.now(UTC),
         wall_ms=5,
         cpu_ms=1,
         effective_limits={"memory": "64 MiB"},

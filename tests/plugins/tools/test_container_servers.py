@@ -31,7 +31,7 @@ from threegate.plugins.tools.mcp import server_container
 from threegate.plugins.tools.process_states import count_processes
 from threegate.plugins.tools.server_process import ServerError, open_server
 from threegate.runners.era import container_engine
-from threegate.runners.era.orphans import remove_orphans
+from threegate.runners.era.backend import remove_orphans
 from threegate.setup.settings_file import set_values
 
 MIB = 1 << 20

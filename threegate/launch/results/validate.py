@@ -14,10 +14,9 @@ from pydantic import ValidationError
 
 from threegate.core import limits
 from threegate.core.secretscan.scan import find_secrets
-from threegate.launch.results.front import result_tree
 from threegate.launch.results.model import ToolResult
 from threegate.launch.results.render import visible
-from threegate.request.source import FrontMatter, SourceRefused, plain_value
+from threegate.request.source import FrontMatter, SourceRefused, plain_value, read_mapping
 
 _SECTIONS = ("Summary", "Provenance", "Outputs", "Stdout", "Stderr", "Safety Notes")
 _LABELS = ("Untrusted Output Statement:", "Unexpected behavior:", "Network confirmation:")
@@ -65,7 +64,7 @@ def validate_result(data: bytes) -> list[ResultProblem]:
 
 def _front_matter(front: str) -> list[ResultProblem]:
     try:
-        root = result_tree(front)
+        root = read_mapping(front, max_nodes=limits.RESULT_BYTES)  # as strict as a request's
     except SourceRefused as error:
         return [ResultProblem(error.problem.line, error.problem.message)]
     places = {key: node.line for key, (node, _) in root.value.items()}

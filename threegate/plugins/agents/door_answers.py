@@ -15,9 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from threegate.core import limits
-from threegate.launch.results.front import read_result
 from threegate.plugins.agents.outputs import Part
-from threegate.request.source import SourceRefused
+from threegate.request.source import FrontMatter, SourceRefused, plain_value, read_mapping
 
 CUT: Final = "#"
 """`#stdout`, `#stderr`, `#answer`, `#outputs`: what an answer has only the beginning of. `/out/#stdout` is a file."""
@@ -33,6 +32,12 @@ class ResultStream(NamedTuple):
     text: str
     size: int
     kept: int
+
+
+def _front(text: str) -> tuple[dict[str, Any], int]:
+    """The front matter of a result's text, and the index of the line that closes it. Raises SourceRefused."""
+    front = FrontMatter(text, max_bytes=limits.RESULT_BYTES // 2)
+    return plain_value(read_mapping(front.text, max_nodes=limits.RESULT_BYTES)), front.end
 
 
 def answer_bytes(value: Mapping[str, Any]) -> int:
@@ -53,7 +58,7 @@ def _head(text: str, most: int) -> str:
 def streams_of(text: str) -> dict[str, ResultStream]:
     """stdout and stderr in the text of a result."""
     try:
-        body = text.split("\n", read_result(text)[1] + 1)[-1]
+        body = text.split("\n", _front(text)[1] + 1)[-1]
     except SourceRefused:
         body = text
     found = {}
@@ -70,7 +75,7 @@ def streams_of(text: str) -> dict[str, ResultStream]:
 def told_result(text: str, most: int = limits.DOOR_STREAM_BYTES) -> dict[str, Any]:
     """The content of a result, from its front matter and its streams, `most` bytes of each."""
     try:
-        values, _ = read_result(text)
+        values, _ = _front(text)
     except SourceRefused:
         values = {}
     found: dict[str, Any] = {key: values.get(key) for key in ("exit_code", "reason", "runtime_sec", "network_used")}

@@ -122,14 +122,16 @@ def _copies(workspace: Workspace, settings: Settings) -> list[str]:
 
 
 def _budget(settings: Settings, runners: Mapping[str, Runner]) -> Budget:
-    return cast("ClusterRunner", next(iter(runners.values()))).budget
+    from threegate.plugins.cluster.ledger import ClusterBudget
+
+    runner = cast("ClusterRunner", next(iter(runners.values())))
+    return ClusterBudget(runner.ledger, settings.section(ClusterSettings).slots)
 
 
 MACHINE = Machine(
     is_used=lambda settings: bool(settings.section(ClusterSettings).broker),
     runners=_runners,
     budget=_budget,
-    threads=lambda settings: settings.section(ClusterSettings).slots,
     never_fits=never_fits,
     workers=worker_lines,
     copies=_copies,

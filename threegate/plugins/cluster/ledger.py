@@ -292,8 +292,9 @@ class Ledger:
 class ClusterBudget(Budget):
     """The dispatcher's budget over all workers: a lease is a place on one of them."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, threads: int) -> None:
         super().__init__(0, 0, {})
+        self.threads = threads
         self._ledger = ledger
         self.lock = ledger.lock
 

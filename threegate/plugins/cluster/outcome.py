@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, PlainSerializer, TypeAdapter
+from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
 
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
@@ -29,10 +29,6 @@ def _decoded(value: object) -> object:
     return base64.b64decode(value, validate=True) if isinstance(value, str) else value
 
 
-def _moment(value: object) -> object:
-    return datetime.fromisoformat(value) if isinstance(value, str) and len(value) <= 40 else value
-
-
 _Whole = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
 _Text = Annotated[str, Field(max_length=limits.OUTCOME_TEXT_CHARS)]
 _Limit = Annotated[str, Field(max_length=limits.OUTCOME_LIMIT_CHARS)]
@@ -44,7 +40,6 @@ _Kept = Annotated[
     BeforeValidator(_decoded),
     PlainSerializer(lambda data: base64.b64encode(data).decode(), when_used="json"),
 ]
-_Moment = Annotated[AwareDatetime, BeforeValidator(_moment), AfterValidator(lambda moment: moment.astimezone(UTC))]
 
 
 class _Stream(Record):
@@ -73,8 +68,6 @@ class _Outcome(Record):
     status: Status
     detail: _Text
     exit_code: int | None = Field(ge=-(2**31), lt=2**31)
-    started: _Moment | None
-    finished: _Moment | None
     wall_ms: _Whole
     cpu_ms: _Whole | None
     peak_memory_bytes: _Whole | None

@@ -7,7 +7,6 @@ network; both helpers have no capabilities, a read-only root and limits, and are
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 import socket
@@ -20,7 +19,7 @@ from typing import Any
 import docker
 from docker.types import Mount
 
-from threegate.core import limits
+from threegate.core import durable, limits
 from threegate.core.errors import Unavailable
 from threegate.core.public_address import own_addresses
 from threegate.request.job import Job
@@ -125,12 +124,11 @@ class EgressChain:
             time.sleep(0.02)
         try:
             # The proxy's user can write to that folder, so the name may be a link or a FIFO.
-            descriptor = os.open(self._folder / "egress" / "access.log", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            data = durable.read_regular(self._folder / "egress" / "access.log", max_bytes=limits.EGRESS_LOG_BYTES)
         except OSError:
+            self.notes.append("The proxy's log cannot be read, so it is not known what was reached.")
             return ()
-        with os.fdopen(descriptor, "rb") as stream:
-            text = stream.read(limits.EGRESS_LOG_BYTES).decode("utf-8", "backslashreplace")
-        found = read_access_log(text)
+        found = read_access_log(data.decode("utf-8", "backslashreplace"))
         if found.unlisted:
             self.notes.append(f"Refused {found.unlisted} more attempts, at destinations that are not listed.")
         return tuple(found.destinations)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,6 +38,7 @@ class Era(RunningBackend):
     data_inputs = False
     overhead_mb = 32  # the container's shim and our side of its streams
     on_workers = True
+    sweeps_for_others = True  # servers of tools have containers of the same workspace
 
     def read(self, reading: Reading) -> Command | None:
         from threegate.request.sections import read_input_list
@@ -102,7 +104,6 @@ class Era(RunningBackend):
         self, workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
     ) -> list[str]:
         from threegate.runners.era.jailed_cgroup import sweep
-        from threegate.runners.era.orphans import remove_orphans
 
         sweep()
         return remove_orphans(workspace_id, boot_nonce, url=settings.era.engine, runs_folder=runs_folder)
@@ -161,10 +162,9 @@ def _engine_answers(era: EraSettings) -> DoctorLine:
 
 def _engine_lines(era: EraSettings, probes: bool) -> list[DoctorLine]:
     """The lines about the engine; one alone if there is none."""
-    from threegate.runners.era.engine_answer import engine_url
+    from threegate.runners.era.engine_answer import LABEL, engine_url, has_engine, has_none_labelled
 
-    url = engine_url(era.engine)
-    if not has_extra("era") or (url.startswith("unix://") and not Path(url.removeprefix("unix://")).exists()):
+    if not has_engine(engine_url(era.engine)):
         return [_engine_answers(era)]  # no engine to query: the client library is not loaded
 
     def lines() -> Iterator[DoctorLine]:
@@ -174,6 +174,60 @@ def _engine_lines(era: EraSettings, probes: bool) -> list[DoctorLine]:
 
     # A machine without a container engine is a valid setup.
     return guarded("engine", lines, failure="warning")
+
+
+def remove_orphans(workspace_id: str, boot_nonce: str, *, url: str = "", runs_folder: Path | None = None) -> list[str]:
+    """Kill and remove the containers, networks and volumes of older boots, and the work folders below `runs_folder`.
+    Nothing is touched but objects with this workspace's id and the nonce of another boot (docs/spec/6-runners.md, ERA).
+
+    Returns one line for each. Without an engine that answers, or its client library, only the folders are removed
+    (the containers ended with their standard input, or will at their own deadline). Raises Unavailable if the engine
+    answers but cannot remove one.
+    """
+    from threegate.core.removal import remove_folder
+    from threegate.runners.era.engine_answer import LABEL, engine_url, has_engine, has_none_labelled
+
+    removed = []
+    for work in sorted(runs_folder.glob("*/work")) if runs_folder is not None else ():
+        remove_folder(work)
+        removed.append(f"removed {work}")
+    engine, label = engine_url(url), f"{LABEL}={workspace_id}"
+    # Nearly always: then the client library, a fifth of what a start imports, is not loaded.
+    if not has_engine(engine) or has_none_labelled(engine, label):
+        return removed
+    import docker.errors
+
+    from threegate.runners.era import container_engine
+
+    try:
+        api = container_engine.connect(engine)
+    except Unavailable:
+        return removed
+    try:
+        marks = {"label": label}
+        for found in api.containers(all=True, filters=marks):
+            if found["Labels"].get(container_engine.BOOT_LABEL) == boot_nonce:
+                continue
+            name = str(found["Names"][0]).lstrip("/") if found["Names"] else found["Id"][:12]
+            if not container_engine.remove_container(api, found["Id"]):
+                raise Unavailable(f"container {name} of an earlier run cannot be removed; remove it by hand")
+            removed.append(f"removed container {name} of {found['Labels'].get(container_engine.REQUEST_LABEL, '?')}")
+        # After the containers: a network or volume in use cannot be removed.
+        for network in api.networks(filters=marks):
+            if (network.get("Labels") or {}).get(container_engine.BOOT_LABEL) != boot_nonce:
+                with suppress(docker.errors.NotFound):  # removed since it was listed
+                    api.remove_network(network["Id"])
+                removed.append(f"removed network {network['Name']}")
+        for volume in api.volumes(filters=marks).get("Volumes") or ():
+            if (volume.get("Labels") or {}).get(container_engine.BOOT_LABEL) != boot_nonce:
+                with suppress(docker.errors.NotFound):
+                    api.remove_volume(volume["Name"])
+                removed.append(f"removed volume {volume['Name'][:12]}")
+    except container_engine.FAULTS as error:
+        raise Unavailable(f"the engine did not list what is left ({container_engine.reason(error)})") from None
+    finally:
+        api.close()
+    return removed
 
 
 BACKEND = Era()

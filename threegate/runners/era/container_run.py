@@ -10,8 +10,6 @@ import secrets
 import socket
 import time
 from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +30,13 @@ from threegate.runners.interface import (
     EMPTY,
     Control,
     Destination,
+    Ended,
     Outcome,
     Status,
     command_ended,
-    nothing_ran,
+    out_of_memory,
+    process_limit,
+    timed_out,
     unheard,
 )
 from threegate.runners.staging import Collected, fresh_folder
@@ -71,14 +72,12 @@ class EraRun:
         self._watch: ContainerWatch | None = None
         self._walls = Walls()
         self._state: dict[str, Any] | None = None
-        self._ended: tuple[Status, str] | None = None
+        self._ended: Ended | None = None
         self._collected = Collected()
         self._notes: list[str] = []
         # Timeout for all answers before the start together, so that slow answers do not add up.
         self._patience = time.monotonic() + container_engine.ANSWER_SECONDS
         self._silent = False
-        self._started: datetime | None = None
-        self._finished: datetime | None = None
 
     def create(self, request_id: str) -> None:
         """Create the container. Raises Unavailable: without a container, nothing can have run."""
@@ -162,11 +161,7 @@ class EraRun:
         if (late := self._control.lease_over()) is not None:
             self._ended = ("interrupted", late)
             return
-        self._started = datetime.now(UTC)
-        try:
-            self._watch.run()
-        finally:
-            self._finished = datetime.now(UTC)
+        self._watch.run()
 
     def settle(self) -> None:
         """If PID 1 did not report how the run ended: ensure that nothing is running any more, and ask the engine."""
@@ -234,12 +229,10 @@ class EraRun:
         status, detail, exit_code = self._verdict(self._full() or collected.exceeded)
         destinations = self._reached()
         watch = self._watch
-        return replace(
-            nothing_ran(detail),
+        return Outcome(
             status=status,
+            detail=detail,
             exit_code=exit_code,
-            started=self._started,
-            finished=self._finished,
             wall_ms=watch.wall_ms if watch else 0,
             cpu_ms=watch.cpu_ms if watch else None,
             peak_memory_bytes=watch.peak if watch else None,
@@ -295,14 +288,14 @@ class EraRun:
         if ended is None:
             code = closing.exit_code if closing else int((state or {})["ExitCode"])
         if watch.out_of_memory or (state is not None and state["OOMKilled"]):
-            return ("out_of_memory", f"out_of_memory: the memory limit of {bounds.memory_mb} MiB was reached.", code)
+            return (*out_of_memory(bounds), code)
         if watch.refused_forks:
-            return ("process_limit", f"process_limit: the limit of {bounds.processes} processes was reached.", code)
+            return (*process_limit(bounds), code)
         if ended is not None:
             return (*ended, None)
         # The keeper's own deadline, which comes first only when our watch is late.
         if code == 137 and watch.wall_ms >= bounds.time_sec * 1000:
-            return "timed_out", f"timed_out: the time limit of {bounds.time_sec} s was reached.", code
+            return (*timed_out(bounds), code)
         if closing is None:
             return "failed", "outputs_not_collected: PID 1 was killed, and /out with it.", code
         if full is not None:  # even with exit code 0: a program may have ignored a failed write

@@ -23,7 +23,7 @@ from threegate.request.job import Job
 from threegate.runners.cgroup import CgroupFiles
 from threegate.runners.era import spec
 from threegate.runners.era.container_stream import FrameReader
-from threegate.runners.interface import Control, Status, StreamMeter
+from threegate.runners.interface import Control, Ended, StreamMeter, timed_out
 from threegate.runners.lease import Minder
 from threegate.runners.live_output import LastOutput
 
@@ -133,7 +133,7 @@ class ContainerWatch:
         except FileNotFoundError:  # hidden from this user, and so not read back
             self._files = CgroupFiles()
         self.streams = Streams(mark, control.output)
-        self.ended: tuple[Status, str] | None = None
+        self.ended: Ended | None = None
         self.lost = False
         """The end of the run is unknown: the engine is gone or does not answer."""
         self.cpu_ms: int | None = None
@@ -210,18 +210,14 @@ class ContainerWatch:
         self._measure()
         self._end(self._ending(now, deadline))
 
-    def _ending(self, now: float, deadline: float) -> tuple[Status, str] | None:
-        if self._control.cancelled.is_set():
-            return "cancelled", "Cancelled by the operator while it ran."
-        if self._control.interrupted.is_set():
-            return "interrupted", f"Interrupted because {self._control.because}."
+    def _ending(self, now: float, deadline: float) -> Ended | None:
+        if (stopped := self._control.stopped()) is not None:
+            return stopped
         if (over := self.unheard()) is not None:
             return "interrupted", over
-        if now >= deadline:
-            return "timed_out", f"timed_out: the time limit of {self._bounds.time_sec} s was reached."
-        return None
+        return timed_out(self._bounds) if now >= deadline else None
 
-    def _end(self, ending: tuple[Status, str] | None) -> None:
+    def _end(self, ending: Ended | None) -> None:
         """Store the first reason to stop, and keep killing while there is one."""
         if ending is not None and self.ended is None:
             self.ended = ending

@@ -10,10 +10,12 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from threegate.core import limits
+from threegate.core.extras import has_extra
 from threegate.runners.backend import DoctorLine
 
 LABEL: Final = "threegate.workspace"
@@ -28,6 +30,11 @@ ANSWER_AGAIN_SECONDS: Final = 2.0
 def engine_url(setting: str) -> str:
     """The engine's URL: the setting, DOCKER_HOST, or the default socket."""
     return setting or os.environ.get("DOCKER_HOST") or _DEFAULT
+
+
+def has_engine(url: str) -> bool:
+    """Whether there may be an engine to ask: its client library is installed, and its socket is there."""
+    return has_extra("era") and not (url.startswith("unix://") and not Path(url.removeprefix("unix://")).exists())
 
 
 def engine_line(setting: str) -> DoctorLine:
@@ -78,16 +85,14 @@ def has_image(setting: str, image: str) -> bool:
 
 
 def has_none_labelled(url: str, label: str) -> bool:
-    """Whether there is no engine, or it says that it has no container, network or volume with this label. False, too,
-    if it says nothing that can be read.
+    """Whether the engine says that it has no container, network or volume with this label; False, too, if it says
+    nothing that can be read.
     """
     path = url.removeprefix("unix://")
     chosen = quote(json.dumps({"label": [label]}))
     try:
         volumes = _ask(path, f"/volumes?filters={chosen}", dict)["Volumes"]
         others = [_ask(path, f"/{what}filters={chosen}", list) for what in ("containers/json?all=1&", "networks?")]
-    except FileNotFoundError:
-        return True
     except (OSError, ValueError, KeyError, TypeError):
         return False
     return not volumes and not any(others)

@@ -8,8 +8,6 @@ pairs and ends with it. A proxy that ends earlier ends the way out and nothing e
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
@@ -84,11 +82,10 @@ def egress_missing() -> str | None:
     return None
 
 
-def open_egress(pid: int, job: Job, secret: SecretHeader | None = None, cgroups: Sequence[Path] = ()) -> Egress:
+def open_egress(pid: int, job: Job, secret: SecretHeader | None = None) -> Egress:
     """The way out for the run whose first process is `pid`, which must wait until this returns. Call it in the thread
-    that stays as long as the run: the kernel kills the proxy with it.
-
-    `cgroups` are files that the proxy's id is written into. Raises Unavailable; then nothing of the request has run.
+    that stays as long as the run: the kernel kills the proxy with it. Raises Unavailable; then nothing of the request
+    has run.
     """
     if (problem := egress_missing()) is not None:
         raise Unavailable(problem)
@@ -97,4 +94,4 @@ def open_egress(pid: int, job: Job, secret: SecretHeader | None = None, cgroups:
     except ValueError as error:
         raise Unavailable(f"the network access could not be set up ({error})") from None
     with listen_on_loopback_of(pid, PORT) as listener:  # closed here: a proxy that dies leaves no open port
-        return Egress(job, *start_host_proxy(listener, pairs, cgroups, secret))
+        return Egress(job, *start_host_proxy(listener, pairs, secret=secret))

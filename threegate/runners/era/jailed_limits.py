@@ -24,7 +24,7 @@ from threegate.request.job import WATCHED, Job, JobLimits
 from threegate.runners.cgroup import CgroupFiles
 from threegate.runners.era.jailed_cgroup import RunCgroups
 from threegate.runners.era.walls import NOT_ENFORCED, Walls, expect_cgroups, hard_limit
-from threegate.runners.interface import Status
+from threegate.runners.interface import Ended, out_of_memory
 from threegate.runners.jail.jail import Account, run_as_account
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -57,7 +57,7 @@ class HeldLimits(Protocol):
     def read_back(self, walls: Walls, job: Job, pid: int) -> None:
         """Record what the kernel enforces for one of them. Raises OSError."""
 
-    def look(self) -> tuple[Status, str] | None:
+    def look(self) -> Ended | None:
         """Measure; why the run has to end, or None."""
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class WatchedLimits:
         walls.effective["swap"] = NOT_ENFORCED
         walls.unread[:] = ["memory", "swap"]
 
-    def look(self) -> tuple[Status, str] | None:
+    def look(self) -> Ended | None:
         names = [name for name in os.listdir(self._proc) if name.isdigit()]
         self._measure_time(names)
         files = sum(_used(volume) for volume in self._volumes)
@@ -154,7 +154,7 @@ class WatchedLimits:
         self.peak = max(used, self.peak or 0)
         if used > limit:
             self.out_of_memory = True
-            return "out_of_memory", f"out_of_memory: the memory limit of {self._bounds.memory_mb} MiB was reached."
+            return out_of_memory(self._bounds)
         free, reserve = _machine_memory()
         if free < reserve:
             left = f"{free // limits.MIB} MiB of memory free, less than its reserve of {reserve // limits.MIB}"

@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -60,7 +59,17 @@ from threegate.runners.era.walls import (
     process_status,
     tmp_bytes,
 )
-from threegate.runners.interface import EMPTY, Control, Destination, Outcome, Status, command_ended, nothing_ran
+from threegate.runners.interface import (
+    EMPTY,
+    Control,
+    Destination,
+    Ended,
+    Outcome,
+    command_ended,
+    nothing_ran,
+    out_of_memory,
+    process_limit,
+)
 from threegate.runners.jail.jail import (
     Account,
     Bound,
@@ -265,12 +274,10 @@ class JailedRun:
         self._watch: JailedWatch | None = None
         self._egress: Egress | None = None
         self._walls = Walls()
-        self._ended: tuple[Status, str] | None = None
+        self._ended: Ended | None = None
         self._collected = Collected()
         self._full: str | None = None
         self._notes: list[str] = []
-        self._started: datetime | None = None
-        self._finished: datetime | None = None
 
     def start(self, jail: Jail, *, by_cgroup: bool) -> None:
         """Start it up to the gate, in its limits. Raises Unavailable: nothing can have run."""
@@ -313,20 +320,16 @@ class JailedRun:
             return
         self._watch = JailedWatch(self._job, self._control, process, command, held)
         self._stack.callback(self._watch.close)
-        begins = datetime.now(UTC)
         try:
             door.sendall(b"go\n")
             door.close()
         except OSError:  # nobody has read the word, so the gate stays shut
             self._ended = ("failed", "The jail ended before its gate was opened, so the command did not begin.")
             return
-        self._started = begins
         try:
             self._watch.run()
         except Unavailable as error:
             self._ended = ("interrupted", f"It was told to end, and may still be running: {error}.")
-        finally:
-            self._finished = datetime.now(UTC)
 
     def _opened(self, descriptor: int) -> int:
         self._stack.callback(os.close, descriptor)
@@ -390,12 +393,10 @@ class JailedRun:
         watch, held, collected = self._watch, self._held, self._collected
         status, detail = self._verdict()
         destinations = self._reached()
-        return replace(
-            nothing_ran(detail),
+        return Outcome(
             status=status,
+            detail=detail,
             exit_code=watch.exit_code if watch else None,
-            started=self._started,
-            finished=self._finished,
             wall_ms=watch.wall_ms if watch else 0,
             cpu_ms=held.cpu_ms if held and watch else None,
             peak_memory_bytes=held.peak if held and watch else None,
@@ -418,7 +419,7 @@ class JailedRun:
         self._notes += self._egress.notes
         return destinations
 
-    def _verdict(self) -> tuple[Status, str]:
+    def _verdict(self) -> Ended:
         """Status and one sentence; the order of docs/spec/6-runners.md, Outcome."""
         bounds, watch, held = self._job.limits, self._watch, self._held
         if self._ended is not None or watch is None or held is None:
@@ -428,9 +429,9 @@ class JailedRun:
         if watch.ended is not None and watch.ended[0] != "timed_out":
             return watch.ended
         if held.out_of_memory:
-            return "out_of_memory", f"out_of_memory: the memory limit of {bounds.memory_mb} MiB was reached."
+            return out_of_memory(bounds)
         if held.refused_forks:
-            return "process_limit", f"process_limit: the limit of {bounds.processes} processes was reached."
+            return process_limit(bounds)
         if watch.ended is not None:
             return watch.ended
         if watch.exit_code is None:

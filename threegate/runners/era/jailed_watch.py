@@ -18,7 +18,7 @@ from typing import Final
 
 from threegate.request.job import Job
 from threegate.runners.era.jailed_limits import HeldLimits
-from threegate.runners.interface import Control, Status, StreamMeter
+from threegate.runners.interface import Control, Ended, StreamMeter, timed_out
 from threegate.runners.jail.jail import JailProcess
 from threegate.runners.lease import Minder
 
@@ -45,7 +45,7 @@ class JailedWatch:
             self._minder = Minder()
             self._minder.take(process.first, control.lease_sec)
         self.meters = {"stdout": StreamMeter(), "stderr": StreamMeter()}
-        self.ended: tuple[Status, str] | None = None
+        self.ended: Ended | None = None
         """Why it was stopped; None: the command ended by itself."""
         self.exit_code: int | None = None
         """The command's, or 128 and the signal; None if it was stopped, or if it is not known."""
@@ -95,23 +95,19 @@ class JailedWatch:
         if self._minder is not None:
             self._minder.close()
 
-    def _ending(self, now: float, deadline: float) -> tuple[Status, str] | None:
+    def _ending(self, now: float, deadline: float) -> Ended | None:
         if self._minder is not None:
             self._minder.beat()
         found = self._held.look()
-        if self._control.cancelled.is_set():
-            return "cancelled", "Cancelled by the operator while it ran."
-        if self._control.interrupted.is_set():
-            return "interrupted", f"Interrupted because {self._control.because}."
+        if (stopped := self._control.stopped()) is not None:
+            return stopped
         if (over := self.unheard()) is not None:
             return "interrupted", over
         if found is not None:
             return found
-        if now >= deadline:
-            return "timed_out", f"timed_out: the time limit of {self._bounds.time_sec} s was reached."
-        return None
+        return timed_out(self._bounds) if now >= deadline else None
 
-    def _end(self, ending: tuple[Status, str] | None) -> None:
+    def _end(self, ending: Ended | None) -> None:
         """Store the first reason to stop, and kill every process of the run."""
         if ending is not None and self.ended is None:
             self.ended = ending

@@ -31,8 +31,9 @@ def listen(path: Path, account: Account) -> socket.socket:
     """A listening socket at a path, to which only the agent's account may connect. Raises Unavailable."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     held = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    before = os.umask(0o177)  # so the socket never exists with another mode
     try:
+        # What `bind` gives the socket's name, from the first moment. (An umask would be every thread's.)
+        os.fchmod(listener.fileno(), 0o600)
         # A socket's name can have at most 107 bytes; a workspace's path may be longer.
         listener.bind(f"/proc/self/fd/{held}/{path.name}")
         os.chown(path.name, account.uid, account.gid, dir_fd=held, follow_symlinks=False)
@@ -41,7 +42,6 @@ def listen(path: Path, account: Account) -> socket.socket:
         listener.close()
         raise Unavailable(f"{path}: cannot listen ({error.strerror})") from None
     finally:
-        os.umask(before)
         os.close(held)
     return listener
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pydantic_monty as pm
 
 from threegate.core import limits
-from threegate.runners.interface import Control, Status
+from threegate.runners.interface import Control, Ended, Status, out_of_memory, timed_out
 from threegate.runners.lease import Minder
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 BEAT: Final = 0.02
 """Seconds between two checks."""
-Ended = tuple[Status, str]
 _MAKING = frozenset(
     {"Path.write_text", "Path.write_bytes", "Path.append_text", "Path.append_bytes", "Path.mkdir", "Path.touch"}
 )
@@ -227,12 +226,10 @@ class Drive:
         """Stop the run if that is due, and kill a stopped one. Called from the watch's thread, at any time."""
         if self._minder is not None:
             self._minder.beat()
-        if self._control.cancelled.is_set():
-            self._stop("cancelled", "Cancelled by the operator while it ran.")
-        elif self._control.interrupted.is_set():
-            self._stop("interrupted", f"Interrupted because {self._control.because}.")
+        if (stopped := self._control.stopped()) is not None:
+            self._stop(*stopped)
         elif time.monotonic() >= self._deadline:
-            self._stop("timed_out", f"timed_out: the time limit of {self._bounds.time_sec} s was reached.")
+            self._stop(*timed_out(self._bounds))
         elif self.ended is not None:
             self._kill()
 
@@ -261,8 +258,7 @@ def explain(error: pm.MontyError, ended: Ended | None, job: Job) -> tuple[Status
     reason = error.exception()
     if _by_limit(error):
         if re.fullmatch(_MEMORY, str(reason)):
-            limit = job.limits.memory_mb
-            return ("out_of_memory", f"out_of_memory: the memory limit of {limit} MiB was reached.", text + "\n")
+            return (*out_of_memory(job.limits), text + "\n")
         if re.fullmatch(r"disk write limit of .{1,40} exceeded", str(reason)):
             return ("output_exceeded", f"output_exceeded: /out reached {job.limits.out_bytes} bytes.", text + "\n")
     kind = type(reason).__name__

@@ -90,9 +90,9 @@ class MontyRunner:
                 worker = warm.take()
             except (StagingError, Unavailable) as error:
                 return nothing_ran(str(error))
-            out.mkdir(mode=0o700)
             run = _MontyRun(fixed, job, control, self._watch)
             try:
+                out.mkdir(mode=0o700)
                 run.execute(worker, warm.isolation.missing)
             finally:
                 # Before the outputs are collected: nothing may write there any more.
@@ -118,7 +118,6 @@ class _MontyRun:
         self._exit_code: int | None = None
         self._effective: dict[str, str] = {}
         self._process: WorkerProcess | None = None
-        self._started = self._finished = datetime.now(UTC)
         self._wall_ms = 0
 
     def execute(self, worker: Worker, missing: tuple[str, ...]) -> None:
@@ -158,14 +157,12 @@ class _MontyRun:
                     self._end("interrupted", late, None)
                     return
                 drive = Drive(bounds, self._control, process.kill, self._out_folder, (self._out, self._err), minder)
-                self._started = datetime.now(UTC)
                 begin = time.monotonic()
                 try:
                     with drive.watched_by(self._watch):
                         self._feed(session, drive)
                 finally:
                     self._wall_ms = int((time.monotonic() - begin) * 1000)
-                    self._finished = datetime.now(UTC)
                     process.measure()
         except pm.MontyError as error:
             if not self._detail:
@@ -182,8 +179,6 @@ class _MontyRun:
             status=self._status,
             detail=self._detail,
             exit_code=self._exit_code,
-            started=self._started,
-            finished=self._finished,
             wall_ms=self._wall_ms,
             cpu_ms=process.cpu_ms if process else None,
             peak_memory_bytes=process.peak_bytes if process else None,

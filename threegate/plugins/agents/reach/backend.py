@@ -11,7 +11,7 @@ from threegate.request.backend import Binding, Bound, Reading
 from threegate.runners.backend import RunningBackend
 
 if TYPE_CHECKING:
-    from threegate.core.settings import RunnersSettings, SecretReference, Settings
+    from threegate.core.settings import SecretReference, Settings
     from threegate.core.workspace import Workspace
     from threegate.plugins.agents.reach.host_action import HostAccess
     from threegate.request.model import Request
@@ -31,6 +31,7 @@ class Reach(RunningBackend):
     lists: ClassVar[Mapping[str, Any]] = {"inputs": {"maxItems": 0}, "outputs_expected": {"maxItems": 0}}
     no_outputs = "TG245", "a host that is opened leaves no files in /out; write none"
     overhead_mb = 16
+    at_once = limits.AGENT_HOST_ASKS
     most_cpus = Decimal(1)
 
     def check(self, values: Mapping[str, Any], written: Container[str], wrong: Callable[[str, str, str], None]) -> None:
@@ -64,9 +65,6 @@ class Reach(RunningBackend):
         from threegate.plugins.agents.reach.runner import ReachRunner
 
         return ReachRunner()
-
-    def rows(self, settings: RunnersSettings) -> int:
-        return limits.AGENT_HOST_ASKS
 
 
 BACKEND = Reach()

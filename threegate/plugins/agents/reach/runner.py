@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from threegate.core import limits
@@ -37,7 +36,7 @@ class ReachRunner:
         """Wait until the run's proxy lets the host through; see Runner.run."""
         clearance.must_cover(job)
         assert isinstance(job.action, BoundHostAccess) and control.workspace is not None
-        started, begun = datetime.now(UTC), time.monotonic()
+        begun = time.monotonic()
         host, run = job.action.host, control.workspace.agent_run(job.action.run)
         status, detail = self._wait(lambda: host in read_open_hosts(run), control)
         meter = StreamMeter()
@@ -47,8 +46,6 @@ class ReachRunner:
         return Outcome(
             status=status,
             detail=detail,
-            started=started,
-            finished=datetime.now(UTC),
             wall_ms=int((time.monotonic() - begun) * 1000),
             stdout=meter.result(),
             stderr=EMPTY,

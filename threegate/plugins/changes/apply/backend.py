@@ -13,7 +13,7 @@ from threegate.runners.backend import RunningBackend
 
 if TYPE_CHECKING:
     from threegate.core.screen_parts import Item
-    from threegate.core.settings import RunnersSettings, SecretReference, Settings
+    from threegate.core.settings import SecretReference, Settings
     from threegate.core.workspace import Workspace
     from threegate.plugins.changes.action import ProjectChange
     from threegate.request.model import Request
@@ -35,6 +35,7 @@ class Apply(RunningBackend):
     lists: ClassVar[Mapping[str, Any]] = {"inputs": {"minItems": 1, "maxItems": 2}}
     no_outputs = "TG243", "a change of a project leaves no files in /out; write none"
     overhead_mb = 64
+    at_once = limits.APPLY_AT_ONCE
     most_cpus = Decimal(1)
     waits_for = "project_not_writable"
 
@@ -83,9 +84,6 @@ class Apply(RunningBackend):
         from threegate.plugins.changes.apply.runner import ApplyRunner
 
         return ApplyRunner()
-
-    def rows(self, settings: RunnersSettings) -> int:
-        return limits.APPLY_AT_ONCE
 
 
 BACKEND = Apply()

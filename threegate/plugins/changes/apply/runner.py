@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -60,7 +59,7 @@ class ApplyRunner:
     def run(self, clearance: Clearance, job: Job, control: Control) -> Outcome:
         """Apply the change set once; see Runner.run. Raises OSError if what is kept of it cannot be read."""
         clearance.must_cover(job)
-        started, begun = datetime.now(UTC), time.monotonic()
+        begun = time.monotonic()
         if control.cancelled.is_set() or control.interrupted.is_set():
             done = Done("cancelled", "was stopped before it began; nothing was changed")
         else:
@@ -73,8 +72,6 @@ class ApplyRunner:
         return Outcome(
             status=_STATUSES[done.status],
             detail=_sentence(done),
-            started=started,
-            finished=datetime.now(UTC),
             wall_ms=int((time.monotonic() - begun) * 1000),
             stdout=meter.result(),
             stderr=EMPTY,

@@ -122,18 +122,14 @@ class JobHandler:
         if lease is None:
             raise Refused("worker_full", "this worker has no room for the job")
         folder = self._place.runs / f"{verified.clearance.request_id}.{envelope.nonce}"
+        control = Control(folder, self._store.folder, f"{self._workspace_id}.{self._agent.name}", self._boot)
+        control.begin_lease(envelope.away_sec)
         active = Active(
             envelope.nonce,
             verified.clearance.request_id,
             envelope.boot,
             envelope_sha256,
-            Control(
-                folder,
-                self._store.folder,
-                f"{self._workspace_id}.{self._agent.name}",
-                self._boot,
-                lease_sec=envelope.away_sec,
-            ),
+            control,
             frozenset(item.sha256 for item in job.inputs),
             envelope.away_sec,
         )

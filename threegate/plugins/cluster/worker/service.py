@@ -35,7 +35,7 @@ from threegate.plugins.cluster.worker.journal import NonceJournal
 from threegate.plugins.cluster.worker.operators_file import WorkerOperators
 from threegate.plugins.cluster.worker.outbox import Outbox
 from threegate.plugins.cluster.worker.store import Store
-from threegate.runners.backend import backends, make_runner, remove_orphans
+from threegate.runners.backend import backends, make_runner
 from threegate.runners.machine import Budget
 
 _STOP_GRACE_SECONDS = 5.0
@@ -71,13 +71,15 @@ def run_worker(options: Options, say: Callable[[str], None]) -> None:
     journal = NonceJournal(options.state / "nonces.jsonl", now=datetime.now(UTC))
     try:
         marked = f"{identity.workspace_id}.{identity.name}"
-        for line in remove_orphans(marked, boot, settings.runners, place.runs):
-            say(line)
+        run_here = [backend for backend in backends() if backend.on_workers]  # of the others there is nothing here
+        for backend in run_here:
+            for line in backend.remove_orphans(marked, boot, settings.runners, place.runs):
+                say(line)
         outbox = Outbox(place.runs, identity.key.public)
         for line in outbox.recover():
             say(line)
         agent = Agent(broker, identity.name, identity.key, identity.workspace_key, outbox, say)
-        runners = {backend.name: make_runner(backend.name, settings) for backend in backends() if backend.on_workers}
+        runners = {backend.name: make_runner(backend.name, settings) for backend in run_here}
         handler = JobHandler(
             agent,
             place,

@@ -35,6 +35,7 @@ class Mcp(RunningBackend):
     lists: ClassVar[Mapping[str, Any]] = {"inputs": {"maxItems": 0}, "outputs_expected": {"maxItems": 0}}
     no_outputs = "TG244", "the answer of a call is the only output; write none"
     overhead_mb = 256
+    at_once = limits.CALLS_AT_ONCE
     most_cpus = Decimal(1)
 
     def check(self, values: Mapping[str, Any], written: Container[str], wrong: Callable[[str, str, str], None]) -> None:
@@ -92,9 +93,6 @@ class Mcp(RunningBackend):
         from threegate.plugins.tools.mcp.runner import CallRunner
 
         return CallRunner(settings)
-
-    def rows(self, settings: RunnersSettings) -> int:
-        return limits.CALLS_AT_ONCE
 
 
 BACKEND = Mcp()

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from threegate.core import canonical, durable, limits
@@ -72,7 +71,7 @@ class CallRunner:
         """Make the call; see Runner.run. Raises OSError for our own disk."""
         clearance.must_cover(job)
         assert isinstance(job.action, BoundCall) and control.workspace is not None
-        started, begun = datetime.now(UTC), time.monotonic()
+        begun = time.monotonic()
         if control.lasting is not None:
             control.lasting()
         ended = self._ended(control.workspace, clearance, job, job.action, control)
@@ -85,8 +84,6 @@ class CallRunner:
         return Outcome(
             status=ended.status,
             detail=ended.detail,
-            started=started,
-            finished=datetime.now(UTC),
             wall_ms=int((time.monotonic() - begun) * 1000),
             stdout=meter.result(),
             stderr=EMPTY,
