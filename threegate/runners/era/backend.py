@@ -162,7 +162,7 @@ def _engine_answers(era: EraSettings) -> DoctorLine:
 
 def _engine_lines(era: EraSettings, probes: bool) -> list[DoctorLine]:
     """The lines about the engine; one alone if there is none."""
-    from threegate.runners.era.engine_answer import LABEL, engine_url, has_engine, has_none_labelled
+    from threegate.runners.era.engine_answer import engine_url, has_engine
 
     if not has_engine(engine_url(era.engine)):
         return [_engine_answers(era)]  # no engine to query: the client library is not loaded
