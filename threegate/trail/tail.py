@@ -50,7 +50,9 @@ class TrailTail:
                     self.close()
                     continue
             yield from self._lines(self._descriptor)
-            if self._chain.type != "rotated" or not segment_path(self._folder, self._chain.seq).exists():
+            # The next file is empty until an event comes: only one that was read to its end is closed.
+            closed = self._chain.type == "rotated" and self._offset > 0
+            if not closed or not segment_path(self._folder, self._chain.seq).exists():
                 return
             self.close()
 
