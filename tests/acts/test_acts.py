@@ -210,6 +210,20 @@ def test_a_revoked_operator_cannot_approve_and_what_waits_does_not_run(bench: Be
     assert [(line.name, line.revoked) for line in lines] == [("alice", False), ("bob", True)]
 
 
+def test_a_key_that_was_let_in_again_by_a_comment_is_revoked_again(bench: Bench) -> None:
+    bench.operator("bob")
+    revoke_operator(bench.workspace, "bob", actor="test")
+    file = bench.workspace.revoked_file
+    file.write_text(f"# {file.read_text()}")
+    record_operators(bench.workspace, actor="test")
+    assert not list_operators(bench.workspace)[0][1].revoked
+    revoke_operator(bench.workspace, "bob", actor="test")
+    assert list_operators(bench.workspace)[0][1].revoked
+    again = file.read_bytes()
+    revoke_operator(bench.workspace, "bob", actor="test")
+    assert file.read_bytes() == again, "a key is listed once"
+
+
 def test_a_file_changed_by_hand_stops_everything_until_it_is_recorded(bench: Bench) -> None:
     done = bench.approve(bench.draft())
     with bench.workspace.operators_file.open("ab") as stream:
