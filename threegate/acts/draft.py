@@ -13,6 +13,7 @@ import secrets
 import shlex
 import unicodedata
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -36,6 +37,7 @@ from threegate.review.fitness import given_inputs, judged
 from threegate.review.input_copies import digest_now
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_DIGITS: Final = 20
 _NAME_KEPT: Final = limits.FILE_NAME_CHARS // 2
 
 
@@ -138,10 +140,11 @@ def draft_request(
 
 
 def _cores(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except ArithmeticError:
-        raise InvalidInput('--cpu must be a decimal number of cores, such as "0.5"') from None
+    with suppress(ArithmeticError):
+        cores = Decimal(text)
+        if cores.is_finite() and abs(cores.adjusted()) < _DIGITS:  # it is written without an exponent
+            return cores
+    raise InvalidInput('--cpu must be a decimal number of cores, such as "0.5"')
 
 
 def _target(host: str) -> NetworkTarget:

@@ -20,7 +20,7 @@ from threegate.cli.invocation import (
     warn,
     workspace_here,
 )
-from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, ThreeGateError
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, ThreeGateError, WrongUsage
 from threegate.runners.machine import machine_of
 from threegate.setup.init import account, read_public_key
 
@@ -136,7 +136,7 @@ def record(
     Example: threegate operator record --yes
     """
     if not yes:
-        raise NoWorkspace("check tool-exec/operators and operators.revoked first, then give --yes")
+        raise WrongUsage("check tool-exec/operators and operators.revoked first, then give --yes")
     current = record_operators(workspace_here(), actor=account())
     operators, revoked, passkeys = current.digests
     if wants_json(json_):

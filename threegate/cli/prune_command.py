@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
 from threegate.audit.prune import prune as remove
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, emit_json, moment_ago, say, wants_json, workspace_here
 from threegate.cli.progress import busy
 from threegate.core.errors import InvalidInput
-from threegate.core.settings import parse_duration
 from threegate.setup.init import account
 
 
@@ -30,12 +28,10 @@ def prune(
 
     Example: threegate audit prune --older-than 30d --dry-run
     """
-
     try:
-        seconds = parse_duration(older_than)
+        before = moment_ago(older_than)
     except ValueError as error:
         raise InvalidInput(f"--older-than {older_than}: {error}") from None
-    before = datetime.now(UTC) - timedelta(seconds=seconds)
     with busy("looking for unused files"):
         done = remove(workspace_here(), before=before, actor=account(), dry_run=dry_run)
     if wants_json(json_):

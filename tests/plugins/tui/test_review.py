@@ -476,6 +476,9 @@ def test_d_shows_what_differs_from_the_last_of_its_shape(bench: Bench) -> None:
         assert "+ | print('[b]\u4e2d[/b]')" in shown and "-first.md" in shown
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, RequestsScreen))
+        bench.workspace.settings_file.write_text("[workspace")
+        await pilot.press("d")
+        assert "threegate.toml" in said(app) and isinstance(app.screen, RequestsScreen)
 
     drive(app, script)
     app.held.close()
