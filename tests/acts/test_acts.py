@@ -180,15 +180,15 @@ def test_two_operators_for_one_request(bench: Bench) -> None:
     failed = [check.code for check in verify_approval(bench.context, done.path) if check.ok is False]
     assert failed == ["quorum_missing"]
     context = bench.context
-    with open_waiting(context, done.path) as (waiting, reviewed):
-        assert reviewed.inputs[0].path.read_bytes() == b"1\n2\n"
-        assert code_of(lambda: countersign(context, waiting, "alice", bench.keys["alice"])) == "replayed"
-        assert code_of(lambda: countersign(context, waiting, "bob", bench.keys["alice"])) == "signer_unknown"
-        signed = countersign(context, waiting, "bob", bob)
+    waiting, reviewed = open_waiting(context, done.path)
+    assert reviewed.inputs[0].path.read_bytes() == b"1\n2\n"
+    assert code_of(lambda: countersign(context, waiting, "alice", bench.keys["alice"])) == "replayed"
+    assert code_of(lambda: countersign(context, waiting, "bob", bench.keys["alice"])) == "signer_unknown"
+    signed = countersign(context, waiting, "bob", bob)
     assert not signed.missing and signed.path.name.endswith(".md.sig.bob")
     assert all(check.ok for check in verify_approval(bench.context, done.path))
-    with open_waiting(context, done.path) as (waiting, _):
-        assert code_of(lambda: countersign(context, waiting, "bob", bob)) == "replayed"
+    waiting, _ = open_waiting(context, done.path)
+    assert code_of(lambda: countersign(context, waiting, "bob", bob)) == "replayed"
 
 
 def test_one_key_under_two_names_is_no_quorum(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.acts.bench_workspace import DATA, Bench
-from threegate.acts.approval_lines import insert_approval
+from threegate.acts.approve import insert_approval
 
 
 def promote_by_hand(bench: Bench, request_id: str, **changes: str) -> Path:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.acts.approve import Promoted, Sealed, known_operators, read_signature, seal, seal_as, sign
+from threegate.acts.approve import Promoted, Sealed, known_operators, promote, read_signature, seal, seal_as, sign
 from threegate.acts.approve_group import deliver_group, open_group, seal_group, sign_group
 from threegate.acts.signing_key import Acting, acting_operator
 from threegate.cli import tab_completion
@@ -29,7 +29,6 @@ from threegate.cli.invocation import (
 from threegate.cli.review_command import review
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.cli.signing_screens import (
-    finish,
     promoted_json,
     reveal,
     show,
@@ -237,7 +236,8 @@ def _approve(context: Context, path: Path, which: str, given: _Given, runs: _Run
                 raise typer.Exit(EXIT_REFUSED)
             sealed = seal(context, reviewed, acting.name)
             signed = sign(sealed, acting.key)
-        done = finish(context, reviewed, sealed, signed, given.reason, reading)
+        actor = f"operator:{sealed.statement.approved_by}"
+        done = promote(context, reviewed, sealed, signed, actor=actor, reason=given.reason, reading=reading)
     runs.approved.append(done)
     running = runs.daemon()
     if not quiet:
@@ -300,12 +300,11 @@ def _countersign(context: Context, path: Path, given: _Given, runs: _Runs) -> ob
         done = countersign_all(context, waiting, acting.name, acting.key, reading=reading)
         rows: object = [_countersigned(one, quiet=quiet) for one in done]
     else:
-        with open_waiting(context, path) as (prepared, reviewed):
-            reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet, paged=not yes)
-            ask(f"Countersign as {acting.name}?", yes)
-            reading = None if yes else reader.read()
-            one = countersign(context, prepared, acting.name, acting.key, reading=reading)
-            rows = _countersigned(one, quiet=quiet)
+        prepared, reviewed = open_waiting(context, path)
+        reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet, paged=not yes)
+        ask(f"Countersign as {acting.name}?", yes)
+        reading = None if yes else reader.read()
+        rows = _countersigned(countersign(context, prepared, acting.name, acting.key, reading=reading), quiet=quiet)
     runs.daemon()  # it runs what has its quorum now
     return rows
 
