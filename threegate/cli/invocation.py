@@ -100,6 +100,14 @@ def emit_json(value: Any) -> None:
     emit_data(json.dumps(value, indent=2, ensure_ascii=True, sort_keys=False) + "\n")
 
 
+def report(json_: bool, value: Any, lines: Iterable[str]) -> None:
+    """Print the value as JSON where that was requested, else the lines."""
+    if wants_json(json_):
+        emit_json(value)
+    else:
+        put(lines)
+
+
 def warn(text: str) -> None:
     """Print one of our lines to stderr."""
     messages.say(f"threegate: {text}", err=True)
