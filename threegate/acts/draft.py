@@ -37,7 +37,6 @@ from threegate.review.fitness import given_inputs, judged
 from threegate.review.input_copies import digest_now
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
-_DIGITS: Final = 20
 _NAME_KEPT: Final = limits.FILE_NAME_CHARS // 2
 
 
@@ -142,7 +141,7 @@ def draft_request(
 def _cores(text: str) -> Decimal:
     with suppress(ArithmeticError):
         cores = Decimal(text)
-        if cores.is_finite() and abs(cores.adjusted()) < _DIGITS:  # it is written without an exponent
+        if cores.is_finite() and abs(cores.adjusted()) < 20:  # digits, as it is written without an exponent
             return cores
     raise InvalidInput('--cpu must be a decimal number of cores, such as "0.5"')
 
