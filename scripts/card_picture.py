@@ -40,6 +40,12 @@ CHANGE_SIZES = ((80, 24), (120, 40), (200, 50))
 PAGE_SIZES = ((1280, 580), (390, 844))
 _KEYWORD = "a8ccff"
 """The colour of keywords in the application."""
+_TO_THE_FILE = """
+    const edge = element => element.getBoundingClientRect().top
+    const file = edge(document.getElementById('file-3'))
+    scrollTo(0, Math.min(...[...document.querySelectorAll('.content tr, .file')].map(edge).filter(y => y >= file - 56)))
+"""
+"""The third file, with the rows above it that fit whole."""
 _SECONDS = 30.0
 _DIFFERS = re.compile(r"\d{4}-\d\d-\d\dT[\d:]{8}Z|\d{8}-\d{6}Z|\d{14}-[0-9a-f]{8}|(?<=   )[a-z]+: .*(?=   trail:)")
 
@@ -184,7 +190,7 @@ def page_pictures() -> None:
                 for look in ("light", "dark"):
                     browser.size(width, height, dark=look == "dark")
                     browser.open(draft)
-                    browser.js("scrollTo(0, document.getElementById('file-3').getBoundingClientRect().top - 56)")
+                    browser.js(_TO_THE_FILE)
                     browser.picture(page_picture(width, look))
         finally:
             browser.close()

@@ -180,15 +180,15 @@ def test_two_operators_for_one_request(bench: Bench) -> None:
     failed = [check.code for check in verify_approval(bench.context, done.path) if check.ok is False]
     assert failed == ["quorum_missing"]
     context = bench.context
-    with open_waiting(context, done.path) as (waiting, reviewed):
-        assert reviewed.inputs[0].path.read_bytes() == b"1\n2\n"
-        assert code_of(lambda: countersign(context, waiting, "alice", bench.keys["alice"])) == "replayed"
-        assert code_of(lambda: countersign(context, waiting, "bob", bench.keys["alice"])) == "signer_unknown"
-        signed = countersign(context, waiting, "bob", bob)
+    waiting, reviewed = open_waiting(context, done.path)
+    assert reviewed.inputs[0].path.read_bytes() == b"1\n2\n"
+    assert code_of(lambda: countersign(context, waiting, "alice", bench.keys["alice"])) == "replayed"
+    assert code_of(lambda: countersign(context, waiting, "bob", bench.keys["alice"])) == "signer_unknown"
+    signed = countersign(context, waiting, "bob", bob)
     assert not signed.missing and signed.path.name.endswith(".md.sig.bob")
     assert all(check.ok for check in verify_approval(bench.context, done.path))
-    with open_waiting(context, done.path) as (waiting, _):
-        assert code_of(lambda: countersign(context, waiting, "bob", bob)) == "replayed"
+    waiting, _ = open_waiting(context, done.path)
+    assert code_of(lambda: countersign(context, waiting, "bob", bob)) == "replayed"
 
 
 def test_one_key_under_two_names_is_no_quorum(bench: Bench) -> None:
@@ -208,6 +208,20 @@ def test_a_revoked_operator_cannot_approve_and_what_waits_does_not_run(bench: Be
     lines, problem = list_operators(bench.workspace)
     assert problem is None
     assert [(line.name, line.revoked) for line in lines] == [("alice", False), ("bob", True)]
+
+
+def test_a_key_that_was_let_in_again_by_a_comment_is_revoked_again(bench: Bench) -> None:
+    bench.operator("bob")
+    revoke_operator(bench.workspace, "bob", actor="test")
+    file = bench.workspace.revoked_file
+    file.write_text(f"# {file.read_text()}")
+    record_operators(bench.workspace, actor="test")
+    assert not list_operators(bench.workspace)[0][1].revoked
+    revoke_operator(bench.workspace, "bob", actor="test")
+    assert list_operators(bench.workspace)[0][1].revoked
+    again = file.read_bytes()
+    revoke_operator(bench.workspace, "bob", actor="test")
+    assert file.read_bytes() == again, "a key is listed once"
 
 
 def test_a_file_changed_by_hand_stops_everything_until_it_is_recorded(bench: Bench) -> None:

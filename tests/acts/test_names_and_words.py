@@ -43,6 +43,16 @@ def test_reject_and_countersign_take_an_id(bench: Bench) -> None:
     assert not path.exists()
 
 
+def test_reject_and_cancel_say_which_request_a_beginning_named(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    bench.draft("report-of-march", slug="sum")
+    capfd.readouterr()
+    assert run([*root(bench), "reject", "report-of"]) == 0
+    assert "(report-of-march)" in capfd.readouterr().out
+    bench.approve(bench.draft("report-of-april", slug="other"))
+    assert run([*root(bench), "cancel", "report-of-ap"]) == 0
+    assert capfd.readouterr().out.startswith("cancelled report-of-april: ")
+
+
 def test_an_id_that_two_drafts_name_is_no_name(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:
     bench.draft("req-1")
     bench.draft("req-1", slug="other")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.acts.bench_workspace import DATA, Bench
-from threegate.acts.approval_lines import insert_approval
+from threegate.acts.approve import insert_approval
 from threegate.approval.shown.escaped_lines import render_sections
 from threegate.review.request_view import view_request, view_sections
 from threegate.review.status import RequestEntry

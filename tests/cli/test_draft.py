@@ -191,6 +191,8 @@ def test_a_folder_on_the_way_may_be_a_link(tmp_path: Path) -> None:
         (["--command", "ls", "--slug", "Not A Slug"], "--slug"),
         (["--command", "ls 'a"], "quot"),
         (["--command", "ls", "--cpu", "many"], "--cpu"),
+        (["--command", "ls", "--cpu", "1e999999999"], "--cpu"),
+        (["--command", "ls", "--cpu", "NaN"], "--cpu"),
         (["--command", "ls", "--network-allow", "127.0.0.1"], "IP address"),
         (["--command", "ls", "--input", "a b.csv"], "another name"),
         (["--command", "ls", "--code", "code.py"], "backend ERA"),

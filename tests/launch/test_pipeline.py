@@ -185,8 +185,8 @@ def test_the_result_names_every_operator_who_signed(bench: Bench, runner: Counti
     bench.settings(approval__quorum__low=2)
     (context,) = daemons(bench, runner, 1)
     path = waiting(bench, context).path
-    with open_waiting(context, path) as (approved, _):
-        countersign(context, approved, "bob", bob)
+    approved, _ = open_waiting(context, path)
+    countersign(context, approved, "bob", bob)
     signed = read_approved(context, path)
     assert not isinstance(signed, Unrunnable)
     answer = launched(context, signed)

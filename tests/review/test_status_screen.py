@@ -234,3 +234,12 @@ def test_a_secret_in_a_name_or_a_purpose_is_masked(bench: Bench) -> None:
     (bench.workspace.inbox / f"TR-{secret}.md").write_text("x")
     rows = [*screen(status_lines(bench.workspace)), *screen(status_lines(bench.workspace), 500)]
     assert secret not in "\n".join(rows)
+
+
+def test_json_needs_no_room_on_a_terminal(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("threegate.approval.shown.messages.terminal_columns", lambda err=False: 20)
+    assert cli.execute(["--workspace", str(bench.workspace.root), "status", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["requests"] == []
+    assert cli.execute(["--workspace", str(bench.workspace.root), "status"]) == 2

@@ -6,12 +6,12 @@ waits); the trail's `approved` is on disk before a file appears in approved/.
 
 from __future__ import annotations
 
+import json
 import secrets
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from threegate.acts.approval_lines import insert_approval
 from threegate.acts.pinning import check_pinned, pin, texts_to_pin, to_be_pinned
 from threegate.approval.facts import LaunchFacts, statement_inputs
 from threegate.approval.launch import launch_checks
@@ -119,6 +119,32 @@ def seal(
         shown_sha256=sha256_hex(shown),
     )
     return Sealed(data, request, reviewed.job, statement, shown)
+
+
+def insert_approval(data: bytes, approved_by: str, approved_utc: datetime, deliver: str | None = None) -> bytes:
+    """The draft's bytes with `approved_by` and `approved_utc` in its front matter, and `deliver` where it is given.
+
+    Exactly these lines are inserted or replaced, and no other byte changes: front matter that is misread here is
+    refused, not mangled, because `seal` reads the result again and compares. Raises Refused if it is not closed.
+    """
+    values = {b"approved_by": approved_by, b"approved_utc": format_utc(approved_utc)}
+    if deliver is not None:
+        values[b"deliver"] = deliver
+    lines = data.split(b"\n")
+    ending = b"\r" if lines[0].endswith(b"\r") else b""
+    fence = b"---" + ending
+    if lines[0] != fence or fence not in lines[1:]:
+        raise Refused("request_changed", "the file has no closed front matter")
+    close = lines.index(fence, 1)
+    for key, value in values.items():
+        line = key + b": " + json.dumps(value).encode() + ending
+        places = [number for number in range(1, close) if lines[number].startswith(key + b":")]
+        if places:
+            lines[places[0]] = line
+        else:
+            lines.insert(close, line)
+            close += 1
+    return b"\n".join(lines)
 
 
 def seal_as(context: Context, reviewed: ReviewedDraft, statement: Statement) -> Sealed:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from threegate.acts.approve import Promoted, Sealed, moment_for, promote, seal
-from threegate.acts.list_drafts import drafts_of
 from threegate.approval.shown.time_read import Reading
 from threegate.approval.signature import KeySource, sign_statement
 from threegate.approval.ssh_wire import NAMESPACE_APPROVAL
@@ -24,6 +23,7 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 from threegate.launch.context import Context
 from threegate.request.job import RISKS
+from threegate.review.draft_sources import drafts_of
 from threegate.review.group_screen import Group, why_alone
 from threegate.review.group_shape import shape_of
 from threegate.review.reviewed_draft import (

@@ -13,6 +13,7 @@ import secrets
 import shlex
 import unicodedata
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -138,10 +139,11 @@ def draft_request(
 
 
 def _cores(text: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except ArithmeticError:
-        raise InvalidInput('--cpu must be a decimal number of cores, such as "0.5"') from None
+    with suppress(ArithmeticError):
+        cores = Decimal(text)
+        if cores.is_finite() and abs(cores.adjusted()) < 20:  # digits, as it is written without an exponent
+            return cores
+    raise InvalidInput('--cpu must be a decimal number of cores, such as "0.5"')
 
 
 def _target(host: str) -> NetworkTarget:

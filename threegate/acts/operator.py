@@ -122,8 +122,10 @@ def revoke_operator(workspace: Workspace, which: str, *, actor: str) -> list[Ope
             raise InvalidInput(
                 f"{which}: neither a name nor a key fingerprint in operators; see: threegate operator list"
             )
-        lines = "".join(f"{_public_line(current.data, entry)}\n" for entry in concerned)
-        revoked = _with_keys(current.revoked, lines)
+        # By its keys and not by its text: a comment may name a key, and revokes none.
+        known = current.revoked_keys or frozenset()
+        fresh = [_public_line(current.data, entry) for entry in concerned if entry.key.blob not in known]
+        revoked = _with_keys(current.revoked, "".join(f"{line}\n" for line in fresh))
         changed = load_operators(current.data, revoked, current.passkeys)
         if changed.problem is not None:
             raise InvalidInput(f"{changed.problem}; nothing was changed")
@@ -207,9 +209,7 @@ def _public_line(data: bytes, entry: Operator) -> str:
 def _with_keys(revoked: bytes | None, lines: str) -> bytes:
     """The revocation file with more keys; a KRL is updated by ssh-keygen itself."""
     if revoked is None or not revoked.startswith(KRL_MAGIC):
-        known = (revoked or b"").decode("ascii")
-        fresh = [line for line in lines.splitlines() if line.rpartition(" ")[0] not in known]
-        return (known + "".join(f"{line}\n" for line in fresh)).encode()
+        return (revoked or b"") + lines.encode()
     # On a copy: the file itself changes only after the event.
     with tempfile.TemporaryDirectory(prefix="threegate-krl-") as folder:
         krl, keys = Path(folder) / "krl", Path(folder) / "keys"

@@ -18,8 +18,6 @@ from threegate.core.errors import Unavailable
 from threegate.core.workspace import Workspace
 from threegate.review.input_copies import InputCopy
 
-_CHUNK = 1 << 20
-
 
 def check_pinned(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
     """Check that existing files with these names hold the bytes of these copies; done before the trail's lock is taken.
@@ -67,13 +65,11 @@ def pin(workspace: Workspace, copies: Sequence[InputCopy]) -> None:
 
 def _check_pinned(target: Path, copy: InputCopy) -> None:
     """An existing file must have the same bytes: it may be pinned for another request as well."""
-    digest = hashlib.sha256()
     try:
         descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as stream:
-            for chunk in iter(lambda: stream.read(_CHUNK), b""):
-                digest.update(chunk)
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise Unavailable(f"{target}: cannot be read ({error.strerror}); check it and move it away") from None
-    if digest.hexdigest() != copy.sha256:
+    if digest != copy.sha256:
         raise Unavailable(f"{target}: its content does not match its name; check it and move it away")

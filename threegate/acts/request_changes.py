@@ -8,6 +8,7 @@ event that names it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ REQUEST_CHANGES = "threegate-request-changes/1"
 _MOST: Final = limits.CHANGE_WORDS_BYTES
 _LINES: Final = 10**9
 """No file has a line of a higher number."""
+_NUMBER: Final = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,12 @@ class Remark:
     words: str
     path: str = ""
     line: int | None = None
+
+    @classmethod
+    def at(cls, place: str, words: str) -> Remark:
+        """The remark about a PATH or PATH:LINE; about the whole draft if that is empty."""
+        path, _, line = place.rpartition(":")
+        return cls(words, path, int(line)) if path and _NUMBER.fullmatch(line) else cls(words, place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
@@ -15,7 +16,16 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from threegate.aana import DecisionLog, EvidenceMode, check_bytes, summarise
-from threegate.cli.invocation import JsonFlag, argument, emit_data, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    emit_data,
+    emit_json,
+    say,
+    utc_moment,
+    wants_json,
+    workspace_here,
+)
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, NoWorkspace
 
@@ -122,16 +132,15 @@ def _tell(result: dict[str, Any]) -> None:
 
 def _moment(text: str, option: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        return utc_moment(text)
     except ValueError:
         raise typer.BadParameter(f"{option} is not an ISO 8601 time such as 2026-05-10T00:00:00Z") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _opened(file: str) -> BinaryIO:
-    """The named file or stdin. Raises InvalidInput."""
+def _opened(file: str) -> AbstractContextManager[BinaryIO]:
+    """The named file, or stdin, which stays open. Raises InvalidInput."""
     if file == "-":
-        return sys.stdin.buffer
+        return nullcontext(sys.stdin.buffer)
     try:
         return open(file, "rb")
     except OSError as error:

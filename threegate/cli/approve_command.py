@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.acts.approve import Promoted, Sealed, known_operators, read_signature, seal, seal_as, sign
+from threegate.acts.approve import Promoted, Sealed, known_operators, promote, read_signature, seal, seal_as, sign
 from threegate.acts.approve_group import deliver_group, open_group, seal_group, sign_group
 from threegate.acts.signing_key import Acting, acting_operator
 from threegate.cli import tab_completion
@@ -29,7 +29,6 @@ from threegate.cli.invocation import (
 from threegate.cli.review_command import review
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.cli.signing_screens import (
-    finish,
     promoted_json,
     reveal,
     show,
@@ -40,7 +39,7 @@ from threegate.cli.signing_screens import (
     tell_outcomes,
 )
 from threegate.core.canonical import sha256_hex
-from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, WrongUsage
 from threegate.core.own_daemon import daemon_at_own_place, starts_by_itself
 from threegate.launch.context import Context
 from threegate.request.model import CHOICES, Delivery
@@ -106,22 +105,22 @@ def approve(
     if chosen != (deliver or None):
         raise InvalidInput(f"--deliver {deliver}: must be {', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
     if group and chosen is not None:
-        raise NoWorkspace("--group cannot be combined with --deliver; approve the drafts one by one")
+        raise WrongUsage("--group cannot be combined with --deliver; approve the drafts one by one")
     if print_statement and signature is not None:
-        raise NoWorkspace("--print-statement and --signature are separate steps; give one of them")
+        raise WrongUsage("--print-statement and --signature are separate steps; give one of them")
     if group and (print_statement or signature is not None):
-        raise NoWorkspace(
+        raise WrongUsage(
             "--group cannot be combined with --print-statement or --signature; approve the drafts one by one"
         )
     given = _Given(name, key, yes, reason, full, print_statement, signature, chosen, group, wants_json(json_))
     alone = group or print_statement or signature is not None
     if not which:
         if alone or yes or reason or full or deliver or given.quiet or not on_terminal():
-            raise NoWorkspace("give the id, file or slug of a draft; threegate status lists them")
+            raise WrongUsage("give the id, file or slug of a draft; threegate status lists them")
         review(name, key)
         return
     if alone and len(which) > 1:
-        raise NoWorkspace("--group, --print-statement and --signature take one request; name the others by themselves")
+        raise WrongUsage("--group, --print-statement and --signature take one request; name the others by themselves")
     context = context_here()
     until = ExitStack()
     runs = _Runs(context, until)
@@ -130,7 +129,7 @@ def approve(
         named = find_request(context.workspace, one, TO_SIGN, trail=context.trail, exact=yes or print_statement)
         if named.state == "approved" and named.path is not None:
             if chosen is not None or print_statement or signature is not None or reason:
-                raise NoWorkspace(
+                raise WrongUsage(
                     f"{one}: is approved already, and another signature takes none of --deliver, --print-statement, "
                     "--signature and --reason"
                 )
@@ -204,7 +203,7 @@ def _approve(context: Context, path: Path, which: str, given: _Given, runs: _Run
     with open_reviewed_draft(context, draft, deliver=given.deliver) as reviewed:
         if given.print_statement:
             if not given.name:
-                raise NoWorkspace("--print-statement needs --as NAME: the statement names who approves")
+                raise WrongUsage("--print-statement needs --as NAME: the statement names who approves")
             acting_operator(operators, name=given.name, key=Path(given.name))
             show(reviewed, context, given.name, full=full, to_stderr=True)
             emit_data(seal(context, reviewed, given.name).statement.to_bytes())
@@ -237,7 +236,8 @@ def _approve(context: Context, path: Path, which: str, given: _Given, runs: _Run
                 raise typer.Exit(EXIT_REFUSED)
             sealed = seal(context, reviewed, acting.name)
             signed = sign(sealed, acting.key)
-        done = finish(context, reviewed, sealed, signed, given.reason, reading)
+        actor = f"operator:{sealed.statement.approved_by}"
+        done = promote(context, reviewed, sealed, signed, actor=actor, reason=given.reason, reading=reading)
     runs.approved.append(done)
     running = runs.daemon()
     if not quiet:
@@ -300,12 +300,11 @@ def _countersign(context: Context, path: Path, given: _Given, runs: _Runs) -> ob
         done = countersign_all(context, waiting, acting.name, acting.key, reading=reading)
         rows: object = [_countersigned(one, quiet=quiet) for one in done]
     else:
-        with open_waiting(context, path) as (prepared, reviewed):
-            reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet, paged=not yes)
-            ask(f"Countersign as {acting.name}?", yes)
-            reading = None if yes else reader.read()
-            one = countersign(context, prepared, acting.name, acting.key, reading=reading)
-            rows = _countersigned(one, quiet=quiet)
+        prepared, reviewed = open_waiting(context, path)
+        reader = show(reviewed, context, acting.name, full=full, to_stderr=quiet, paged=not yes)
+        ask(f"Countersign as {acting.name}?", yes)
+        reading = None if yes else reader.read()
+        rows = _countersigned(countersign(context, prepared, acting.name, acting.key, reading=reading), quiet=quiet)
     runs.daemon()  # it runs what has its quorum now
     return rows
 

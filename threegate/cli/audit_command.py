@@ -21,6 +21,7 @@ from threegate.cli.invocation import (
     emit_json,
     moment_of,
     read_key,
+    report,
     say,
     wants_json,
     workspace_here,
@@ -227,18 +228,9 @@ def check_proof(
         raise InvalidInput(f"{proof}: the proven line {error}") from None
     if event.seq != item.index + 1:
         raise InvalidInput(f"{proof}: the event's number does not match its position in the tree")
-    if wants_json(json_):
-        emit_json(
-            {
-                "ok": True,
-                "size": item.checkpoint.size,
-                "origin": item.checkpoint.origin,
-                "event": event.to_json(),
-            }
-        )
-    else:
-        say(f"proven: event {event.seq} of {item.checkpoint.size} of {item.checkpoint.origin}")
-        say(item.line.decode())
+    size, origin = item.checkpoint.size, item.checkpoint.origin
+    value = {"ok": True, "size": size, "origin": origin, "event": event.to_json()}
+    report(json_, value, [f"proven: event {event.seq} of {size} of {origin}", item.line.decode()])
 
 
 @app.command("approval")
@@ -257,15 +249,12 @@ def verify_an_approval(
     if named.path is None or named.state == DRAFT:
         raise InvalidInput(f"{which}: {where_now(context.workspace, named, context.trail)}")
     checks = verify_approval(context, named.path)
-    if wants_json(json_):
-        emit_json(
-            [{"check": item.name, "ok": item.ok, "code": item.code or None, "detail": item.detail} for item in checks]
-        )
-    else:
-        words = {True: "ok    ", False: "FAILED", None: "-     "}
-        for item in checks:
-            code = f" [{item.code}]" if item.code else ""
-            say(f"{words[item.ok]} {item.name:<19}{item.detail}{code}")
+    words = {True: "ok    ", False: "FAILED", None: "-     "}
+    report(
+        json_,
+        [{"check": item.name, "ok": item.ok, "code": item.code or None, "detail": item.detail} for item in checks],
+        [f"{words[item.ok]} {item.name:<19}{item.detail}{f' [{item.code}]' if item.code else ''}" for item in checks],
+    )
     if not all(item.ok for item in checks):
         raise typer.Exit(EXIT_REFUSED)
 
@@ -285,14 +274,8 @@ def stats(
     Example: threegate audit stats --since 30d
     """
     found = practice_of(Trail(workspace_here()).events(), since=moment_of(since) if since else None)
-    if wants_json(json_):
-        emit_json(found.to_json())
-        return
-    lines = practice_lines(found)
-    for label, value in lines:
-        say(f"{label:<22} {value}")
-    if not lines:
-        say("no decisions yet; decide on drafts with: threegate review")
+    lines = [f"{label:<22} {value}" for label, value in practice_lines(found)]
+    report(json_, found.to_json(), lines or ["no decisions yet; decide on drafts with: threegate review"])
 
 
 app.command()(replay)
@@ -310,10 +293,8 @@ def rotate(json_: JsonFlag = False) -> None:
     """
     with Trail(workspace_here()).locked() as held:
         path, note = rotate_trail(held, actor=account())
-    if wants_json(json_):
-        emit_json({"checkpoint": str(path), "size": note.size})
-    else:
-        say(f"closed at {note.size} events; checkpoint {path}")
+    value = {"checkpoint": str(path), "size": note.size}
+    report(json_, value, [f"closed at {note.size} events; checkpoint {path}"])
 
 
 def _read(path: Path) -> bytes:

@@ -18,6 +18,7 @@ from threegate.cli.invocation import (
     argument,
     emit_data,
     emit_json,
+    report,
     say,
     wants_json,
     warn,
@@ -107,22 +108,18 @@ def test(folder: Folder = "", json_: JsonFlag = False) -> None:
     Example: threegate contracts test contracts/
     """
     compiled, files = _compiled(folder)
-    report = run_tests(compiled, files)
-    failed = [item for item in report.results if item.problem]
-    if wants_json(json_):
-        emit_json(
-            {
-                "passed": report.passed,
-                "cases": [{"file": r.file, "name": r.name, "problem": r.problem} for r in report.results],
-                "unreached": report.unreached,
-            }
-        )
-    else:
-        for item in failed:
-            say(f"{item.file}: {item.name}: {item.problem}")
-        for rule in report.unreached:
-            say(f"not reached by any case: {rule}")
-        say(f"{len(report.results) - len(failed)} of {len(report.results)} cases passed")
+    done = run_tests(compiled, files)
+    failed = [item for item in done.results if item.problem]
+    cases = [{"file": item.file, "name": item.name, "problem": item.problem} for item in done.results]
+    report(
+        json_,
+        {"passed": done.passed, "cases": cases, "unreached": done.unreached},
+        [
+            *(f"{item.file}: {item.name}: {item.problem}" for item in failed),
+            *(f"not reached by any case: {rule}" for rule in done.unreached),
+            f"{len(done.results) - len(failed)} of {len(done.results)} cases passed",
+        ],
+    )
     if failed:
         raise typer.Exit(EXIT_REFUSED)
 
@@ -213,10 +210,7 @@ def graph(
         return
     text = svg(compiled) if out.endswith(".svg") else mermaid(compiled)
     Path(out).write_text(text, encoding="utf-8")
-    if wants_json(json_):
-        emit_json({"out": out})
-    else:
-        say(f"wrote {out}")
+    report(json_, {"out": out}, [f"wrote {out}"])
 
 
 def _traffic(file: str) -> Any:
@@ -230,13 +224,8 @@ def _traffic(file: str) -> Any:
 
 
 def _tell(findings: list[Any], json_: bool) -> None:
-    if wants_json(json_):
-        emit_json([item.to_json() for item in findings])
-    else:
-        for item in findings:
-            say(f"{item.severity}: {item.code} ({item.path}): {item.message}")
-        if not findings:
-            say("follows the contracts")
+    lines = [f"{item.severity}: {item.code} ({item.path}): {item.message}" for item in findings]
+    report(json_, [item.to_json() for item in findings], lines or ["follows the contracts"])
     if any(item.severity == "error" for item in findings):
         raise typer.Exit(EXIT_REFUSED)
 

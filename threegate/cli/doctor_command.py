@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, report, wants_json, workspace_here
 from threegate.cli.progress import busy
 from threegate.core.errors import EXIT_REFUSED, NoWorkspace
 from threegate.core.extras import require_extra
@@ -44,20 +44,12 @@ def doctor(
         workspace = None
     with busy("measuring"):
         lines = examine(workspace, probes=probes)
-    if wants_json(json_):
-        emit_json(
-            {
-                "lines": [
-                    {"name": line.name, "state": line.state, "seen": line.seen, "fix": line.fix} for line in lines
-                ],
-                "ok": all(line.state != "failure" for line in lines),
-            }
-        )
-    else:
-        for line in lines:
-            fix = f"  → {line.fix}" if line.fix else ""
-            say(f"{line.state:<8} {line.name}: {line.seen}{fix}")
-    if any(line.state == "failure" for line in lines):
+    ok = all(line.state != "failure" for line in lines)
+    found = [{"name": line.name, "state": line.state, "seen": line.seen, "fix": line.fix} for line in lines]
+    fixes = [f"  → {line.fix}" if line.fix else "" for line in lines]
+    shown = [f"{line.state:<8} {line.name}: {line.seen}{fix}" for line, fix in zip(lines, fixes, strict=True)]
+    report(json_, {"lines": found, "ok": ok}, shown)
+    if not ok:
         raise typer.Exit(EXIT_REFUSED)
 
 
@@ -73,19 +65,13 @@ def _check_sandbox(*, network: bool, as_json: bool) -> None:
             from threegate.runners.era.bubblewrap_doctor import prove_bubblewrap
 
             outcome, walls = prove_bubblewrap(settings, network=network)
-    if as_json:
-        emit_json(
-            {
-                "walls": [{"name": wall.name, "held": wall.held, "seen": wall.seen} for wall in walls],
-                "effective_limits": outcome.effective_limits,
-                "runtime": outcome.runtime,
-                "image": outcome.image,
-            }
-        )
-    else:
-        for wall in walls:
-            say(f"{'held ' if wall.held else 'BROKE'}  {wall.name}  ({wall.seen})")
-        for name, value in outcome.effective_limits.items():
-            say(f"       {name}: {value}")
+    value = {
+        "walls": [{"name": wall.name, "held": wall.held, "seen": wall.seen} for wall in walls],
+        "effective_limits": outcome.effective_limits,
+        "runtime": outcome.runtime,
+        "image": outcome.image,
+    }
+    lines = [f"{'held ' if wall.held else 'BROKE'}  {wall.name}  ({wall.seen})" for wall in walls]
+    report(as_json, value, [*lines, *(f"       {name}: {limit}" for name, limit in outcome.effective_limits.items())])
     if not all(wall.held for wall in walls):
         raise typer.Exit(EXIT_REFUSED)

@@ -100,6 +100,14 @@ def emit_json(value: Any) -> None:
     emit_data(json.dumps(value, indent=2, ensure_ascii=True, sort_keys=False) + "\n")
 
 
+def report(json_: bool, value: Any, lines: Iterable[str]) -> None:
+    """Print the value as JSON where that was requested, else the lines."""
+    if wants_json(json_):
+        emit_json(value)
+    else:
+        put(lines)
+
+
 def warn(text: str) -> None:
     """Print one of our lines to stderr."""
     messages.say(f"threegate: {text}", err=True)
@@ -177,15 +185,28 @@ def on_terminal() -> bool:
 
 def moment_of(text: str) -> datetime:
     """The time given with ``--since``: a date, a time, or a duration ago. Raises InvalidInput."""
+    for read in (moment_ago, utc_moment):
+        with suppress(ValueError):
+            return read(text)
+    raise InvalidInput(f"--since {text}: give a date, a time or a duration (2026-11-22, 24h, 7d)")
+
+
+def moment_ago(duration: str) -> datetime:
+    """The time that is so long ago. Raises ValueError."""
+    seconds = parse_duration(duration)
     try:
-        return datetime.now(UTC) - timedelta(seconds=parse_duration(text))
-    except ValueError:
-        pass
+        return datetime.now(UTC) - timedelta(seconds=seconds)
+    except OverflowError:
+        raise ValueError("longer ago than there are dates") from None
+
+
+def utc_moment(text: str) -> datetime:
+    """A time in ISO 8601, which is in UTC if it does not say. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(f"--since {text}: give a date, a time or a duration (2026-11-22, 24h, 7d)") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except OverflowError:
+        raise ValueError("earlier or later than there are dates") from None
 
 
 def read_key(kind: type[_Key], given: str) -> _Key:

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from threegate.cli.invocation import ROOT
-from threegate.core.errors import NoWorkspace, ThreeGateError, Unavailable
+from threegate.core.errors import ThreeGateError, Unavailable, WrongUsage
 from threegate.core.plugins import OFF, Place
 from threegate.core.workspace import find_workspace
 
@@ -162,14 +162,14 @@ class Root(_Group):
 
 
 def refuse_unusable(path: str, off: tuple[str, ...]) -> None:
-    """Raises Unavailable if a plugin that gives this path, or something below it, is absent, NoWorkspace (wrong usage)
+    """Raises Unavailable if a plugin that gives this path, or something below it, is absent, WrongUsage
     if it is off.
     """
     for place, plugin in ADDED.listed().items():
         if not (f"{place} ".startswith(f"{path} ") or f"{path} ".startswith(f"{place} ")):
             continue
         if plugin.name in off:
-            raise NoWorkspace(f"{place} is a command of the plugin {plugin.name}, which {OFF}")
+            raise WrongUsage(f"{place} is a command of the plugin {plugin.name}, which {OFF}")
         if (absent := plugin.why_absent()) is not None:
             raise Unavailable(absent)
 
@@ -226,5 +226,5 @@ def given_by_plugin(path: str) -> Callable[..., Any]:
     """What an option of a core command does that a plugin gives. Raises as `refuse_unusable`."""
     refuse_unusable(path, off_in(ROOT.workspace))
     if path not in ADDED.names():
-        raise NoWorkspace(f"{path}: no plugin of this installation has this")
+        raise WrongUsage(f"{path}: no plugin of this installation has this")
     return ADDED.named(path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -14,13 +16,13 @@ from threegate.cli.invocation import (
     JsonFlag,
     argument,
     emit_json,
-    put,
+    report,
     say,
     wants_json,
     warn,
     workspace_here,
 )
-from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, ThreeGateError
+from threegate.core.errors import EXIT_REFUSED, InvalidInput, ThreeGateError, WrongUsage
 from threegate.runners.machine import machine_of
 from threegate.setup.init import account, read_public_key
 
@@ -56,11 +58,8 @@ def add(
         valid_after=_moment(valid_after),
         valid_before=_moment(valid_before),
     )
-    if wants_json(json_):
-        emit_json({"operator": entry.name, "key": entry.key.fingerprint, "authority": entry.authority})
-        return
-    say(f"added {entry.name} {entry.key.type} {entry.key.fingerprint}")
-    _say_copies()
+    value = {"operator": entry.name, "key": entry.key.fingerprint, "authority": entry.authority}
+    report(json_, value, chain([f"added {entry.name} {entry.key.type} {entry.key.fingerprint}"], _copies()))
 
 
 @app.command("list")
@@ -118,12 +117,9 @@ def revoke(
     Example: threegate operator revoke bob
     """
     concerned = revoke_operator(workspace_here(), which, actor=account())
-    if wants_json(json_):
-        emit_json({"revoked": [{"name": entry.name, "key": entry.key.fingerprint} for entry in concerned]})
-        return
-    for entry in concerned:
-        say(f"revoked {entry.name} {entry.key.fingerprint}")
-    _say_copies()
+    value = {"revoked": [{"name": entry.name, "key": entry.key.fingerprint} for entry in concerned]}
+    lines = (f"revoked {entry.name} {entry.key.fingerprint}" for entry in concerned)
+    report(json_, value, chain(lines, _copies()))
 
 
 @app.command("record")
@@ -136,23 +132,21 @@ def record(
     Example: threegate operator record --yes
     """
     if not yes:
-        raise NoWorkspace("check tool-exec/operators and operators.revoked first, then give --yes")
+        raise WrongUsage("check tool-exec/operators and operators.revoked first, then give --yes")
     current = record_operators(workspace_here(), actor=account())
     operators, revoked, passkeys = current.digests
-    if wants_json(json_):
-        emit_json({"operators_sha256": operators, "revoked_sha256": revoked, "passkeys_sha256": passkeys})
-        return
-    say(f"recorded {len(current.entries)} keys, operators {operators}")
+    value = {"operators_sha256": operators, "revoked_sha256": revoked, "passkeys_sha256": passkeys}
+    report(json_, value, [f"recorded {len(current.entries)} keys, operators {operators}"])
 
 
-def _say_copies() -> None:
+def _copies() -> Iterator[str]:
     """What is to be done where other machines run requests."""
     workspace = workspace_here()
     try:
         settings = workspace.load_settings()
     except ThreeGateError:  # who may approve can be changed all the same
         return
-    put(machine_of(settings).copies(workspace, settings))
+    yield from machine_of(settings).copies(workspace, settings)
 
 
 def _moment(text: str) -> datetime | None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
 from threegate.audit.prune import prune as remove
-from threegate.cli.invocation import JsonFlag, emit_json, say, wants_json, workspace_here
+from threegate.cli.invocation import JsonFlag, moment_ago, report, workspace_here
 from threegate.cli.progress import busy
 from threegate.core.errors import InvalidInput
-from threegate.core.settings import parse_duration
 from threegate.setup.init import account
 
 
@@ -30,31 +28,25 @@ def prune(
 
     Example: threegate audit prune --older-than 30d --dry-run
     """
-
     try:
-        seconds = parse_duration(older_than)
+        before = moment_ago(older_than)
     except ValueError as error:
         raise InvalidInput(f"--older-than {older_than}: {error}") from None
-    before = datetime.now(UTC) - timedelta(seconds=seconds)
     with busy("looking for unused files"):
         done = remove(workspace_here(), before=before, actor=account(), dry_run=dry_run)
-    if wants_json(json_):
-        emit_json(
-            {
-                "dry_run": dry_run,
-                "runs": list(done.runs),
-                "inputs": list(done.inputs),
-                "snapshots": list(done.snapshots),
-                "agent_runs": list(done.requesters),
-                "bytes": done.bytes,
-                "kept": list(done.kept),
-            }
-        )
-        return
-    verb = "would remove" if dry_run else "removed"
-    say(
-        f"{verb} {len(done.runs)} runs, {len(done.inputs)} inputs, {len(done.snapshots)} files of drafts and "
-        f"{len(done.requesters)} agent runs, {done.bytes} bytes"
-    )
+    value = {
+        "dry_run": dry_run,
+        "runs": list(done.runs),
+        "inputs": list(done.inputs),
+        "snapshots": list(done.snapshots),
+        "agent_runs": list(done.requesters),
+        "bytes": done.bytes,
+        "kept": list(done.kept),
+    }
+    lines = [
+        f"{'would remove' if dry_run else 'removed'} {len(done.runs)} runs, {len(done.inputs)} inputs, "
+        f"{len(done.snapshots)} files of drafts and {len(done.requesters)} agent runs, {done.bytes} bytes"
+    ]
     if done.kept:
-        say(f"kept {len(done.kept)} runs that are still needed, or whose backend is not here")
+        lines.append(f"kept {len(done.kept)} runs that are still needed, or whose backend is not here")
+    report(json_, value, lines)

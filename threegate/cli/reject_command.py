@@ -48,7 +48,8 @@ def reject(
         done = reject_draft(context, draft, reason=reason, by=by)
         rows.append({"file": str(done.path), "request_id": done.request_id, "draft_removed": done.draft_removed})
         if not wants_json(json_):
-            say(f"rejected {done.path}")
+            # A beginning of its name was enough, so the whole id is named.
+            say(f"rejected {done.path} ({done.request_id or 'its id is of another request, or none'})")
             if not done.draft_removed:
                 warn("the draft's file changed after it was read, so it was not moved")
     if wants_json(json_):

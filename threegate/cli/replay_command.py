@@ -9,7 +9,7 @@ import typer
 from threegate.acts.replay import ended_request
 from threegate.acts.replay import replay as run_again
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json
+from threegate.cli.invocation import JsonFlag, argument, context_here, report
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
 from threegate.core.errors import EXIT_REFUSED
 from threegate.review.named_request import finished_id
@@ -39,19 +39,14 @@ def replay(
         done = run_again(context, ended, acting, runner)
     finally:
         runner.close()
-    if wants_json(json_):
-        emit_json(
-            {
-                "request_id": request_id,
-                "folder": str(done.folder),
-                "status": done.status,
-                "identical": not done.differences,
-                "differences": list(done.differences),
-            }
-        )
-    else:
-        for line in done.differences:
-            say(f"differs  {line}")
-        say(f"{'identical' if not done.differences else 'different'} ({done.status}); {done.folder}")
+    value = {
+        "request_id": request_id,
+        "folder": str(done.folder),
+        "status": done.status,
+        "identical": not done.differences,
+        "differences": list(done.differences),
+    }
+    last = f"{'identical' if not done.differences else 'different'} ({done.status}); {done.folder}"
+    report(json_, value, [*(f"differs  {line}" for line in done.differences), last])
     if done.differences:
         raise typer.Exit(EXIT_REFUSED)

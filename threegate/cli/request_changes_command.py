@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import Annotated
 
@@ -53,7 +52,10 @@ def request_changes(
     """
     context = context_here()
     draft = read_draft(context.workspace, find_draft(context.workspace, which, trail=context.trail))
-    remark = _remark(words, at)
+    if words == "-":
+        # One byte more than is taken, so that longer words are refused and not cut.
+        words = sys.stdin.buffer.read(limits.CHANGE_WORDS_BYTES + 1).decode("utf-8", "replace")
+    remark = Remark.at(at, words)
     actor = actor_here(context, name, key)
     said = change_words([remark], actor)
     if (placed := draft.placed) is not None:
@@ -71,13 +73,3 @@ def request_changes(
     say(f"changes requested: {done.request_id}")
     if not done.draft_removed:
         warn("the draft's file changed after it was read, so it was not moved")
-
-
-def _remark(words: str, at: str) -> Remark:
-    """The remark of the options."""
-    if words == "-":
-        # One byte more than is taken, so that longer words are refused and not cut.
-        data = sys.stdin.buffer.read(limits.CHANGE_WORDS_BYTES + 1)
-        words = data.decode("utf-8", "replace")
-    path, _, line = at.rpartition(":")
-    return Remark(words, path, int(line)) if path and re.fullmatch("[0-9]{1,9}", line) else Remark(words, at)

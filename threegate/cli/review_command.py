@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from threegate.acts.approve import Promoted, seal, sign
-from threegate.acts.list_drafts import drafts_of
+from threegate.acts.approve import Promoted, promote, seal, sign
 from threegate.acts.reject import REJECT, reject_about, reject_draft
 from threegate.acts.signed_acts import decide
 from threegate.acts.signing_key import Acting
@@ -27,12 +26,13 @@ from threegate.cli.invocation import (
     workspace_here,
 )
 from threegate.cli.signing_options import KeyOption, NameOption, acting_here
-from threegate.cli.signing_screens import finish, reveal, show, tell, tell_outcomes
+from threegate.cli.signing_screens import reveal, show, tell, tell_outcomes
 from threegate.core.errors import InvalidInput, ThreeGateError, TrailError
 from threegate.core.own_daemon import daemon_at_own_place, starts_by_itself
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
 from threegate.request.model import Delivery
+from threegate.review.draft_sources import drafts_of
 from threegate.review.reviewed_draft import Draft, InvalidDraft, open_reviewed_draft, read_draft
 from threegate.review.screen import render_invalid
 from threegate.review.status import status_lines
@@ -141,7 +141,8 @@ def _one(
                 return placed.kind
             if answer == "a":
                 sealed = seal(context, reviewed, acting.name)
-                done = finish(context, reviewed, sealed, sign(sealed, acting.key), "", reading)
+                signed = sign(sealed, acting.key)
+                done = promote(context, reviewed, sealed, signed, actor=f"operator:{acting.name}", reading=reading)
                 tell_approved(done)
                 return "approved"
         if answer == "d":

@@ -23,7 +23,17 @@ from threegate.acts.session_acts import kill as kill_sessions
 from threegate.acts.signed_acts import OperatorDecision, sign_act
 from threegate.approval.shown.escaped_lines import field
 from threegate.cli import tab_completion
-from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, put, say, screen_width, wants_json
+from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    context_here,
+    emit_json,
+    put,
+    report,
+    say,
+    screen_width,
+    wants_json,
+)
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask, decision_here
 from threegate.contracts import engine
 from threegate.contracts.session_table import SessionTable
@@ -110,10 +120,7 @@ def open_(
         role=role or None,
         parent=parent or None,
     )
-    if wants_json(json_):
-        emit_json({"opened": session})
-    else:
-        say(f"opened {session}")
+    report(json_, {"opened": session}, [f"opened {session}"])
 
 
 def close(
@@ -127,13 +134,9 @@ def close(
     Example: threegate contracts close march
     """
     reasons = close_session(context_here(), session, actor=account())
-    if wants_json(json_):
-        missed = [{"code": reason.code, "path": reason.path, "message": reason.message} for reason in reasons]
-        emit_json({"closed": session, "missed": missed})
-    else:
-        for reason in reasons:
-            say(f"{reason.code}: {reason.path}: {reason.message}")
-        say(f"closed {session}")
+    missed = [{"code": reason.code, "path": reason.path, "message": reason.message} for reason in reasons]
+    lines = [f"{reason.code}: {reason.path}: {reason.message}" for reason in reasons]
+    report(json_, {"closed": session, "missed": missed}, [*lines, f"closed {session}"])
     if reasons:
         raise typer.Exit(EXIT_REFUSED)
 
@@ -170,14 +173,10 @@ def kill(
     else:
         by = decision_here(context, KILL, about, name, key)
     killed = kill_sessions(context, scope, which, by=by)
-    if wants_json(json_):
-        emit_json({"sessions": list(killed.sessions), "requests": list(killed.requests)})
-        return
-    for session in killed.sessions:
-        say(f"killed {session}")
-    for request_id in killed.requests:
-        say(f"asked the daemon to end {request_id}")
-    say(f"{len(killed.sessions)} sessions ended")
+    lines = [f"killed {session}" for session in killed.sessions]
+    lines += [f"asked the daemon to end {request_id}" for request_id in killed.requests]
+    value = {"sessions": list(killed.sessions), "requests": list(killed.requests)}
+    report(json_, value, [*lines, f"{len(killed.sessions)} sessions ended"])
 
 
 def workflows(
@@ -284,7 +283,4 @@ def _answer(which: str, name: str, key: Path | None, yes: bool, as_json: bool, *
     ask(f"Sign as {acting.name} and {'allow' if approve else 'deny'} this call?", yes)
     answer(context, item, sign_act(context, acting, ANSWER, answer_about(item, approve=approve)), approve=approve)
     said = "approved" if approve else "denied"
-    if as_json:
-        emit_json({"request_id": request_id, "answer": said})
-    else:
-        say(f"{said} {request_id}")
+    report(as_json, {"request_id": request_id, "answer": said}, [f"{said} {request_id}"])

@@ -11,7 +11,17 @@ import typer
 
 from threegate.acts.adopt import adopt as adopt_now
 from threegate.acts.adopt import adopt_about
-from threegate.cli.invocation import JsonFlag, argument, context_here, emit_json, say, wants_json, warn, workspace_here
+from threegate.cli.invocation import (
+    JsonFlag,
+    argument,
+    context_here,
+    emit_json,
+    report,
+    say,
+    wants_json,
+    warn,
+    workspace_here,
+)
 from threegate.cli.progress import busy
 from threegate.cli.service_command import app as service
 from threegate.cli.signing_options import KeyOption, NameOption, YesOption, acting_here, ask
@@ -43,12 +53,9 @@ def check(
     else:
         settings = parse_settings(durable.read_named(file, max_bytes=limits.SETTINGS_BYTES), file)
     unread = {name: plugin.why_absent() for name, plugin in settings.unread().items()}
-    if wants_json(json_):
-        emit_json({"valid": True, "unread": unread})
-        return
-    for name, why in unread.items():
+    for name, why in unread.items() if not wants_json(json_) else ():
         warn(f"[{name}] is not read: {why}")
-    say("the settings are valid")
+    report(json_, {"valid": True, "unread": unread}, ["the settings are valid"])
 
 
 @app.command()
@@ -71,12 +78,9 @@ def adopt(
         say(f"the trail ends at event {about['seq']}; epoch {about['epoch']} begins and earlier approvals become void")
     ask("Adopt this workspace?", yes)
     done = adopt_now(context, acting_here(context, as_, key), about)
-    if wants_json(json_):
-        emit_json({"epoch": done.epoch, "problem": done.problem, "new_key": done.new_key})
-        return
-    say(f"adopted: epoch {done.epoch}")
-    if done.new_key:
-        say("a new workspace key was created; keep the output of: threegate audit checkpoint")
+    new_key = ["a new workspace key was created; keep the output of: threegate audit checkpoint"]
+    value = {"epoch": done.epoch, "problem": done.problem, "new_key": done.new_key}
+    report(json_, value, [f"adopted: epoch {done.epoch}", *(new_key if done.new_key else ())])
 
 
 @app.command()
@@ -105,15 +109,17 @@ def images(
     with busy("building the images (minutes, the first time)"):
         made = build_images(workspace.load_settings().runners.era.engine)
     changed = enter_images(workspace, made, actor=account())
-    if wants_json(json_):
-        emit_json({"image": made.era, "egress_image": made.egress, "settings_changed": changed})
-        return
-    for way in made.ways:
-        say(way)
-    say(f"image         {made.era}")
-    say(f"egress_image  {made.egress}")
     new = "written to threegate.toml; approvals of requests that run in the former images are no longer valid"
-    say(new if changed else "already in threegate.toml")
+    report(
+        json_,
+        {"image": made.era, "egress_image": made.egress, "settings_changed": changed},
+        [
+            *made.ways,
+            f"image         {made.era}",
+            f"egress_image  {made.egress}",
+            new if changed else "already in threegate.toml",
+        ],
+    )
 
 
 def _unpack(workspace: Workspace, folder: Path, as_json: bool) -> None:
@@ -121,12 +127,15 @@ def _unpack(workspace: Workspace, folder: Path, as_json: bool) -> None:
     with busy("unpacking packages (a minute)"):
         root = unpack_root(folder)
     enter_root(workspace, folder, root, actor=account())
-    if as_json:
-        emit_json({"root": str(folder), "digest": root.digest, "programs": len(root.programs), "python": root.python})
-        return
-    say(f"root    {folder}: {len(root.programs)} programs, Python {root.python}")
-    say(f"digest  {root.digest}")
-    say("written to threegate.toml (runners.era.root); approvals that name another root are no longer valid")
+    report(
+        as_json,
+        {"root": str(folder), "digest": root.digest, "programs": len(root.programs), "python": root.python},
+        [
+            f"root    {folder}: {len(root.programs)} programs, Python {root.python}",
+            f"digest  {root.digest}",
+            "written to threegate.toml (runners.era.root); approvals that name another root are no longer valid",
+        ],
+    )
 
 
 @app.command()

@@ -31,7 +31,7 @@ from threegate.cli.invocation import (
     warn,
     workspace_here,
 )
-from threegate.core.errors import InvalidInput, NoWorkspace, ThreeGateError, TrailError
+from threegate.core.errors import InvalidInput, ThreeGateError, TrailError, WrongUsage
 from threegate.core.workspace import Workspace
 from threegate.request.exposure import exposure_lines
 from threegate.review.compare import compare
@@ -93,11 +93,11 @@ def show(
     """
     instead = {"--input": input_name, "--as-approved": approved, "--follow": follow_, "--result": result}
     if len(given := [name for name, value in {**instead, "--against": against}.items() if value]) > 1:
-        raise NoWorkspace(f"{' and '.join(given)} print different things; give one of them")
+        raise WrongUsage(f"{' and '.join(given)} print different things; give one of them")
     if given and not result and len(which) > 1:
-        raise NoWorkspace(f"{given[0]} takes one request; name the others by themselves")
+        raise WrongUsage(f"{given[0]} takes one request; name the others by themselves")
     if input_name and wants_json(json_):
-        raise NoWorkspace("--input prints text for a person; leave out --input or --json")
+        raise WrongUsage("--input prints text for a person; leave out --input or --json")
     workspace = workspace_here()
     one = which[0]
     if approved:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import typer
 
-from threegate.acts.approve import Promoted, Sealed, promote
+from threegate.acts.approve import Promoted, Sealed
 from threegate.approval.shown.escaped_lines import quoted
 from threegate.approval.shown.time_read import Reader, Reading
 from threegate.cli.invocation import on_terminal, put, say, screen_width, threegate_here, warn
@@ -74,28 +74,6 @@ def _show(render: Callable[[int], list[str]], *, to_stderr: bool, paged: bool) -
     put(lines, err=to_stderr)
     reader.shows(lines)
     return reader
-
-
-def finish(
-    context: Context,
-    reviewed: ReviewedDraft,
-    sealed: Sealed,
-    signed: bytes,
-    reason: str,
-    reading: Reading | None,
-) -> Promoted:
-    """Promote the request in the name of the approver. `reading` records how they read it, if they were
-    asked.
-    """
-    return promote(
-        context,
-        reviewed,
-        sealed,
-        signed,
-        actor=f"operator:{sealed.statement.approved_by}",
-        reason=reason,
-        reading=reading,
-    )
 
 
 def promoted_json(done: Promoted, sealed: Sealed) -> dict[str, object]:

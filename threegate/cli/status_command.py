@@ -74,8 +74,10 @@ def status(
         shown = [line.to_json() for line in lines]
         workers = worker_lines(workspace)
         looked, as_json = health.look(), wants_json(json_)
-        rows = worker_rows(workers or [], now=datetime.now(UTC), width=screen_width())
-        steady = [{**row, "heard_utc": None} for row in workers or []] if as_json else rows  # JSON: not each beat
+        rows: list[str] = []
+        steady: object = [{**row, "heard_utc": None} for row in workers or []]  # JSON: not each beat
+        if not as_json:
+            steady = rows = worker_rows(workers or [], now=datetime.now(UTC), width=screen_width())
         if (now := (shown, steady, looked)) != before:
             before = now
             if as_json:

@@ -50,10 +50,14 @@ class TrailError(ThreeGateError):
     """The trail does not verify or could not be written: everything stops."""
 
 
-class NoWorkspace(ThreeGateError):
-    """There is no workspace here, or the command was used wrongly."""
+class WrongUsage(ThreeGateError):
+    """The command was used wrongly."""
 
     exit_code = EXIT_USAGE
+
+
+class NoWorkspace(WrongUsage):
+    """There is no workspace here."""
 
 
 def is_disk_full(error: BaseException) -> bool:

@@ -69,8 +69,7 @@ def compare_with_last(workspace: Workspace, path: Path, request: Request) -> Com
 
 
 def _compare(workspace: Workspace, before: Path, old: Request, after: Path, new: Request) -> Comparison:
-    was, becomes = _values(old), _values(new)
-    found = [RequestDifference(name, _text(was.get(name)), _text(becomes.get(name))) for name in _differing(old, new)]
+    found = [RequestDifference(name, _text(was), _text(becomes)) for name, was, becomes in _differing(old, new)]
     return Comparison(before, after, (*found, *_inputs(workspace, before, old, after, new)))
 
 
@@ -80,7 +79,7 @@ def differs_from_last(workspace: Workspace, request: Request) -> str | None:
     if last is None:
         return None
     path, earlier = last
-    names = [name.replace("_", " ") for name in _differing(earlier, request) if name not in _OWN]
+    names = [name.replace("_", " ") for name, _, _ in _differing(earlier, request) if name not in _OWN]
     return f"{', '.join(names) or 'in nothing'} (since {path.name})"
 
 
@@ -108,10 +107,11 @@ def _shape(request: Request) -> tuple[object, ...]:
     return request.requested_by, request.backend, request.tool, request.action.program
 
 
-def _differing(old: Request, new: Request) -> list[str]:
-    """The names of the fields that differ in meaning."""
+def _differing(old: Request, new: Request) -> list[tuple[str, Any, Any]]:
+    """The fields that differ in meaning: name, and both values."""
     before, after = _values(old), _values(new)
-    return [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    both = ((name, before.get(name), after.get(name)) for name in {**before, **after})
+    return [(name, was, becomes) for name, was, becomes in both if was != becomes]
 
 
 def _values(request: Request) -> dict[str, Any]:

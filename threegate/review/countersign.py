@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,8 +71,7 @@ def verify_approval(context: Context, path: Path) -> list[Check]:
     return launch_checks(facts_now(context, read_waiting(context, path)))
 
 
-@contextmanager
-def open_waiting(context: Context, path: Path) -> Iterator[tuple[Approved, ReviewedDraft]]:
+def open_waiting(context: Context, path: Path) -> tuple[Approved, ReviewedDraft]:
     """A waiting request with everything known about it, for the screen that its first approver saw.
 
     Raises InvalidInput, Refused. Nothing is copied, because the pinned inputs are copies. They are hashed here, and
@@ -86,7 +84,7 @@ def open_waiting(context: Context, path: Path) -> Iterator[tuple[Approved, Revie
     for copy in reviewed.inputs:
         if copy.digest_now() != copy.sha256:
             raise Refused("input_changed", f"the pinned bytes of {copy.name} differ from those that were signed")
-    yield approved, reviewed
+    return approved, reviewed
 
 
 def waiting_group(context: Context, path: Path, name: str) -> tuple[list[Approved], Group]:
@@ -94,8 +92,8 @@ def waiting_group(context: Context, path: Path, name: str) -> tuple[list[Approve
 
     Raises InvalidInput if there is no other one, whatever `open_waiting` raises for the first, TrailError.
     """
-    with open_waiting(context, path) as (first, reviewed):
-        waiting, members, left_out = [first], [reviewed], []
+    first, reviewed = open_waiting(context, path)
+    waiting, members, left_out = [first], [reviewed], []
     place = batch_place(payloads.Approved.of(first.history.approved if first.history else None))
     with context.trail.locked() as held:
         files = [
@@ -109,10 +107,10 @@ def waiting_group(context: Context, path: Path, name: str) -> tuple[list[Approve
         ]
     for _, file in sorted(files):
         try:
-            with open_waiting(context, context.workspace.approved / file) as (approved, member):
-                why = why_alone(reviewed, member)
-                if name in approved.countersignatures:
-                    why = f"{name} has already signed it"
+            approved, member = open_waiting(context, context.workspace.approved / file)
+            why = why_alone(reviewed, member)
+            if name in approved.countersignatures:
+                why = f"{name} has already signed it"
         except TrailError:
             raise
         except ThreeGateError as error:

@@ -165,6 +165,14 @@ def _off_in(workspace: Workspace) -> tuple[str, ...]:
         return ()
 
 
+def drafts_of(workspace: Workspace, *, placed: bool = False) -> list[Path]:
+    """All drafts, sorted by name, oldest first; with `placed`, including those that are never signed, for a caller who
+    will ask an operator.
+    """
+    found = [draft.listed(workspace) for draft in placed_drafts(workspace)] if placed else []
+    return sorted(found + workspace.draft_paths(), key=lambda path: path.name)
+
+
 def placed_at(workspace: Workspace, path: Path) -> PlacedDraft | None:
     """The draft that is listed under this path, which has no file; None for every other path."""
     found = placed_drafts(workspace, lambda draft: draft.name == path.name and not os.path.lexists(path))

@@ -1,8 +1,8 @@
 """Our copies of a draft's input files: hashed while they are made, shown to the operator, pinned on signing.
 
-Invariant: preview, digest and pinned bytes come from the same copy; no inode of CORE's enters `tool-exec/`. A
-copy is locked while it is in use, so that a daemon that starts meanwhile does not remove it as a leftover of
-a crash.
+Invariant: preview, digest and pinned bytes come from the same copy, and so do preview and digest where nothing is
+pinned; no inode of CORE's enters `tool-exec/`. A copy with a name is locked while it is in use, so that a daemon that
+starts meanwhile does not remove it as a leftover of a crash.
 """
 
 from __future__ import annotations
@@ -60,22 +60,11 @@ def copied_inputs(
 def seen_inputs(
     workspace: Workspace, places: Mapping[str, Path], inputs: Sequence[InputFile]
 ) -> Iterator[tuple[InputCopy, ...]]:
-    """The inputs, hashed in place and not copied: to be shown, never to be signed. Nothing is written. Raises Refused
-    (input_missing, input_changed).
+    """The inputs to be shown, never to be signed. Ours are hashed in place; of those in an inbox there is a copy
+    without a name until the block ends. Raises Refused (input_missing, input_changed), Unavailable if the disk is full.
     """
     with ExitStack() as kept:
-        seen = []
-        for item in inputs:
-            place = places[item.name]
-            descriptor, shown = _open(workspace, place, item.name)
-            kept.callback(os.close, descriptor)
-            ours = place.is_relative_to(workspace.tool_exec)  # only our account can replace this file
-            # CORE could put another file under its name after the digest was computed.
-            path = place if ours else Path(f"/proc/self/fd/{descriptor}")
-            sha256, size = _digest_of(descriptor, path), os.fstat(descriptor).st_size
-            _check_digest(sha256, item, shown)
-            seen.append(InputCopy(item.name, sha256, size, path))
-        yield tuple(seen)
+        yield tuple(_seen(workspace, places[item.name], item, kept) for item in inputs)
 
 
 def digest_now(workspace: Workspace, place: Path) -> str | None:
@@ -95,6 +84,26 @@ def digest_now(workspace: Workspace, place: Path) -> str | None:
         return None
     finally:
         os.close(descriptor)
+
+
+def _seen(workspace: Workspace, place: Path, item: InputFile, kept: ExitStack) -> InputCopy:
+    source, shown = _open(workspace, place, item.name)
+    try:
+        if place.is_relative_to(workspace.tool_exec) and not place.is_relative_to(workspace.agents):
+            path, sha256, size = place, _digest_of(source, place), os.fstat(source).st_size
+        else:
+            # Who may write there could put other bytes under its name, or into it, after the digest was computed: a
+            # passkey signs what its page showed.
+            named, descriptor = _temporary(workspace, kept)
+            named.unlink()
+            path = Path(f"/proc/self/fd/{descriptor}")
+            sha256, size = _stream(source, descriptor, path, shown)
+    except OSError as error:
+        raise Unavailable(f"{shown}: cannot be read here ({error.strerror})") from None
+    finally:
+        os.close(source)
+    _check_digest(sha256, item, shown)
+    return InputCopy(item.name, sha256, size, path)
 
 
 def _check_digest(sha256: str, item: InputFile, shown: str) -> None:
@@ -131,29 +140,41 @@ def _open(workspace: Workspace, place: Path, name: str) -> tuple[int, str]:
 
 def _copy(workspace: Workspace, place: Path, item: InputFile, kept: ExitStack) -> InputCopy:
     source, shown = _open(workspace, place, item.name)
-    temporary = workspace.inputs / f".tmp-{secrets.token_hex(8)}"
     try:
-        descriptor = file_locks.create_locked(temporary)
-        kept.callback(os.close, descriptor)
+        temporary, descriptor = _temporary(workspace, kept)
         kept.callback(temporary.unlink, missing_ok=True)
         sha256, size = _stream(source, descriptor, temporary, shown)
+        os.fchmod(descriptor, _MODE)
+        durable.sync_fd(descriptor, temporary)
     except OSError as error:
-        raise Unavailable(f"{temporary}: cannot be written ({error.strerror}); nothing was approved") from None
+        raise Unavailable(f"{workspace.inputs}: cannot be written ({error.strerror}); nothing was approved") from None
     finally:
         os.close(source)
     _check_digest(sha256, item, shown)
     return InputCopy(item.name, sha256, size, temporary)
 
 
+def _temporary(workspace: Workspace, kept: ExitStack) -> tuple[Path, int]:
+    """A new file of ours, locked and open until `kept` closes. Raises OSError."""
+    path = workspace.inputs / f".tmp-{secrets.token_hex(8)}"
+    descriptor = file_locks.create_locked(path)
+    kept.callback(os.close, descriptor)
+    return path, descriptor
+
+
 def _stream(source: int, descriptor: int, target: Path, shown: str) -> tuple[str, int]:
     digest, size = hashlib.sha256(), 0
+    if os.fstat(source).st_size > limits.INPUT_FILE_BYTES:
+        raise _too_large(shown)
     while chunk := os.read(source, _CHUNK):
         size += len(chunk)
         # Counted while it is read: its owner can make a file grow after it was opened.
         if size > limits.INPUT_FILE_BYTES:
-            raise Refused("input_changed", f"{shown}: more than {limits.INPUT_FILE_BYTES} bytes")
+            raise _too_large(shown)
         digest.update(chunk)
         durable.write_fd(descriptor, chunk, target)
-    os.fchmod(descriptor, _MODE)
-    durable.sync_fd(descriptor, target)
     return digest.hexdigest(), size
+
+
+def _too_large(shown: str) -> Refused:
+    return Refused("input_changed", f"{shown}: more than {limits.INPUT_FILE_BYTES} bytes")

@@ -170,7 +170,7 @@ def open_reviewed_draft(
 
 @contextmanager
 def view_draft(context: Context, draft: Draft) -> Iterator[ReviewedDraft]:
-    """The same for a reader who signs nothing: the inputs are hashed in place, and nothing is written."""
+    """The same for a reader who signs nothing: nothing gets a name."""
     report, request = _validate_for_screen(context, draft)
     with seen_inputs(context.workspace, _places(context, draft, request), request.inputs) as seen:
         yield _reviewed(context, draft, report, request, seen, compared=True)

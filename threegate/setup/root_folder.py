@@ -24,10 +24,8 @@ from threegate.core.workspace import Workspace
 from threegate.runners.era.platforms import PROGRAM
 from threegate.runners.era.root_identity import DESCRIPTION, TREE, Root, describe, identify, refuse_writable
 from threegate.setup.run_tool import run_tool
-from threegate.setup.sandbox import BUILD_SECONDS, sandbox_folder
-from threegate.setup.settings_file import set_values
+from threegate.setup.sandbox import BUILD_SECONDS, change_settings, sandbox_folder
 from threegate.trail.payloads import SettingsChanged
-from threegate.trail.trail import Trail
 
 _MODE: Final = 0o755
 
@@ -63,14 +61,8 @@ def unpack_root(folder: Path) -> Root:
 
 def enter_root(workspace: Workspace, folder: Path, root: Root, *, actor: str) -> None:
     """Write the folder into threegate.toml, with an event that names the digest."""
-    trail = Trail(workspace)
-    try:
-        with trail.locked() as held:
-            held.append(SettingsChanged(reason="root for ERA", image=root.digest), actor=actor)
-            held.sync()
-            set_values(workspace.settings_file, {"runners.era.root": str(folder)})
-    finally:
-        trail.close()
+    changed = SettingsChanged(reason="root for ERA", image=root.digest)
+    change_settings(workspace, changed, {"runners.era.root": str(folder)}, actor=actor)
 
 
 def tree_digest(tree: Path) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,17 +84,22 @@ def enter_images(workspace: Workspace, images: Images, *, actor: str) -> bool:
     era = workspace.load_settings().runners.era
     if (era.image, era.egress_image) == (images.era, images.egress):
         return False
+    changed = SettingsChanged(reason="sandbox images", image=images.era, egress_image=images.egress)
+    values = {"runners.era.image": images.era, "runners.era.egress_image": images.egress}
+    change_settings(workspace, changed, values, actor=actor)
+    return True
+
+
+def change_settings(workspace: Workspace, changed: SettingsChanged, values: Mapping[str, str], *, actor: str) -> None:
+    """Set dotted names in threegate.toml, after the event that says so. Raises InvalidInput, TrailError, OSError."""
     trail = Trail(workspace)
     try:
         with trail.locked() as held:
-            changed = SettingsChanged(reason="sandbox images", image=images.era, egress_image=images.egress)
             held.append(changed, actor=actor)
             held.sync()
-            values = {"runners.era.image": images.era, "runners.era.egress_image": images.egress}
             set_values(workspace.settings_file, values)
     finally:
         trail.close()
-    return True
 
 
 def _run(words: list[str], url: str) -> tuple[str, str]:

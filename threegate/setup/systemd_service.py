@@ -13,15 +13,17 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import threegate
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.extras import missing_extra
+from threegate.core.held_folder import HeldFolder, hold_path
 from threegate.core.own_process import own_process
 from threegate.core.plugins import Place
 from threegate.core.settings import Settings
@@ -328,14 +330,25 @@ def _wall(path: Path, account: _Account) -> Path | None:
 
 
 def _make_state(name: str) -> None:
-    account = _Account.of(name)
+    with ExitStack() as held:
+        _state_folder(held, _Account.of(name))
+
+
+def _state_folder(held: ExitStack, account: _Account, *more: str) -> HeldFolder:
+    """The account's state folder, or one in it, made if it is missing. Root works in a home that another account
+    writes: each folder is opened in the one above it, and no link is followed. Raises OSError.
+    """
     assert account.uid is not None
-    folder = account.home
-    for part in (".local", "state", "threegate"):
-        folder = folder / part
-        if not folder.is_dir():
-            folder.mkdir(mode=0o700)
-            os.chown(folder, account.uid, account.gid)
+    folder = held.enter_context(hold_path(account.home.resolve()))
+    for part in (".local", "state", "threegate", *more):
+        try:
+            os.mkdir(part, 0o700, dir_fd=folder.fileno())
+        except FileExistsError:
+            folder = held.enter_context(folder.folder(part))
+        else:
+            folder = held.enter_context(folder.folder(part))
+            os.fchown(folder.fileno(), account.uid, account.gid)
+    return folder
 
 
 def _handing_over(workspace: Workspace, workspace_id: str, owner: int, account: str) -> list[ServiceStep]:
@@ -373,8 +386,10 @@ def _give_workspace(workspace: Workspace, name: str) -> None:
     account = _Account.of(name)
     assert account.uid is not None
     with workspace.daemon_lock():
-        for path in (workspace.root, workspace.settings_file, workspace.inbox, workspace.files):
-            os.chown(path, account.uid, account.gid, follow_symlinks=False)
+        for place in (workspace.root, workspace.inbox, workspace.files):
+            with workspace.hold(place) as held:
+                os.fchown(held.fileno(), account.uid, account.gid)
+        os.chown(workspace.settings_file, account.uid, account.gid, follow_symlinks=False)
         for _, _, files, folder in os.fwalk(workspace.tool_exec, follow_symlinks=False):
             os.fchown(folder, account.uid, account.gid)
             for file in files:
@@ -382,13 +397,25 @@ def _give_workspace(workspace: Workspace, name: str) -> None:
 
 
 def _give_state(source: Path, workspace_id: str, name: str) -> None:
+    """Move the key, the stored head and what plugins keep in files beside them; the index is made again."""
     account = _Account.of(name)
     assert account.uid is not None
-    target = account.state / workspace_id
-    if target != source:
-        shutil.move(str(source), str(target))
-    for path in (target, *target.iterdir()):
-        os.chown(path, account.uid, account.gid, follow_symlinks=False)
+    index = UserState(source).index_file
+    with ExitStack() as held:
+        target = _state_folder(held, account, workspace_id)
+        if os.path.samestat(target.facts(), source.stat()):
+            return
+        files = [path for path in sorted(source.iterdir()) if path.is_file() and path != index]
+        for path in files:
+            target.overwrite(path.name, durable.read_regular(path, max_bytes=limits.USER_STATE_BYTES))
+            descriptor, facts = target.open_regular(path.name)
+            with os.fdopen(descriptor, "rb"):
+                if facts.st_uid == os.geteuid():  # the file that was just written, whatever has its name now
+                    os.fchown(descriptor, account.uid, account.gid)
+    for path in (*files, index):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):  # it has folders
+        source.rmdir()
 
 
 def _systemctl_step(*words: str, own: bool = False) -> ServiceStep:

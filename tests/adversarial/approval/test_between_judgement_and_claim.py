@@ -112,8 +112,8 @@ def test_a_countersignature_that_comes_in_between_goes_along(bench: Bench, monke
     carol = bench.operator("carol")
 
     def sign(approved: Approved, judgement: Judgement, now: datetime) -> Judgement:
-        with open_waiting(bench.context, approved.path) as (waiting, _):
-            countersign(bench.context, waiting, "carol", carol)
+        waiting, _ = open_waiting(bench.context, approved.path)
+        countersign(bench.context, waiting, "carol", carol)
         return judgement
 
     path, answer = launched(bench, CountingRunner(), monkeypatch, sign)

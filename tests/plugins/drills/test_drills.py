@@ -19,7 +19,6 @@ from tests.acts.bench_workspace import Bench
 from tests.conftest import few
 from tests.plugins.drills.practice import answer_drill, drill_watch
 from tests.support import Place, offered, wait_until
-from threegate.acts.list_drafts import drafts_of
 from threegate.acts.signing_key import Acting
 from threegate.approval.shown.time_read import Reading
 from threegate.audit.audit_verify import verify_workspace
@@ -38,6 +37,7 @@ from threegate.plugins.drills.section import DrillSettings
 from threegate.request.action import Command, Script
 from threegate.request.model import InputFile, NetworkTarget, OutputFile, Request
 from threegate.request.reader import read_request
+from threegate.review.draft_sources import drafts_of
 from threegate.review.named_request import find_draft
 from threegate.review.reviewed_draft import read_draft
 from threegate.review.show import open_input, show_request

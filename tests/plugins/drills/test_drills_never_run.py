@@ -14,8 +14,7 @@ import pytest
 from tests.acts.bench_workspace import DATA, Bench, make_bench
 from tests.conftest import few
 from tests.plugins.drills.practice import answer_drill
-from threegate.acts.approval_lines import insert_approval
-from threegate.acts.approve import Sealed, promote, seal, sign
+from threegate.acts.approve import Sealed, insert_approval, promote, seal, sign
 from threegate.acts.approve_group import open_group
 from threegate.acts.cancel import cancel_request
 from threegate.acts.reject import expire_draft, reject_draft

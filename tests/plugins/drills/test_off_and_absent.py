@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from tests.acts.bench_workspace import Bench
-from threegate.acts.list_drafts import drafts_of
 from threegate.acts.signing_key import Acting
 from threegate.audit.audit_verify import verify_workspace
 from threegate.cli import execute
@@ -20,7 +19,7 @@ from threegate.daemon.log import Log
 from threegate.plugins.drills.drills import place_drill, set_drills
 from threegate.plugins.drills.kinds import DrillEnded, DrillPlaced
 from threegate.plugins.drills.placed_drill import Drill, drills_folder
-from threegate.review.draft_sources import placed_at
+from threegate.review.draft_sources import drafts_of, placed_at
 from threegate.review.status import status_lines
 from threegate.trail.trail import Trail
 

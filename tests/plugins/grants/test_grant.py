@@ -104,7 +104,8 @@ def test_a_revoked_grant_and_one_whose_signer_was_revoked(ran: Bench) -> None:
     ran.draft("req-2", slug="two")
     (promoted,) = use_grants(ran.context)
     assert all(check.ok for check in verify_approval(ran.context, promoted.path))
-    with open_waiting(ran.context, promoted.path) as (waiting, _), pytest.raises(Refused) as caught:
+    waiting, _ = open_waiting(ran.context, promoted.path)
+    with pytest.raises(Refused) as caught:
         countersign(ran.context, waiting, "bob", ran.keys["alice"])
     assert caught.value.code == "signature_missing"
     revoke_grant(ran.context, grant.id, actor="test")

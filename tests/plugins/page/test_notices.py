@@ -253,3 +253,12 @@ def test_nobody_is_told_while_the_plugin_is_off(
     assert heard == []
     assert execute(["-w", str(bench.workspace.root), "settings", "notify"]) == 64
     assert "settings notify is a command of the plugin page, which is off" in capsys.readouterr().err
+
+
+def test_whatever_the_library_raises_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> bool:
+        raise KeyError(SECRET_WORDS)
+
+    monkeypatch.setattr("apprise.Apprise.notify", broken)
+    said = send(("notify.urls[0]", "json://127.0.0.1:1/operator"), "A title", "A text")
+    assert said == "notify.urls[0]: could not be sent (KeyError)"

@@ -21,7 +21,7 @@ from tests.plugins.page.page_client import Client
 from tests.support import era_draft, monty_draft
 from tests.trail.workspaces import approve, make_workspace, run
 from threegate import cli
-from threegate.acts.approval_lines import insert_approval
+from threegate.acts.approve import insert_approval
 from threegate.acts.reject import reject_draft
 from threegate.acts.signed_acts import OperatorDecision
 from threegate.approval.shown.escaped_lines import GUTTER, render_sections

@@ -17,7 +17,6 @@ from tests.acts.bench_workspace import Bench, make_bench
 from tests.conftest import slow
 from tests.hostile_texts import MARK, fill
 from tests.plugins.tui.terminal import SCREENS, drive, open_first, read_all, rows, until
-from threegate.acts.list_drafts import drafts_of
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, TrailError
 from threegate.launch.results.verdict import Verdict, write_verdict
@@ -30,6 +29,7 @@ from threegate.plugins.tui.request_list import RequestList
 from threegate.plugins.tui.screens import Confirm, TextScreen
 from threegate.review import readiness, status
 from threegate.review.countersign import verify_approval
+from threegate.review.draft_sources import drafts_of
 from threegate.review.reviewed_draft import InvalidDraft, open_reviewed_draft, read_draft
 from threegate.review.screen import render_invalid, render_reviewed_draft
 from threegate.review.status import Line
@@ -476,6 +476,9 @@ def test_d_shows_what_differs_from_the_last_of_its_shape(bench: Bench) -> None:
         assert "+ | print('[b]\u4e2d[/b]')" in shown and "-first.md" in shown
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, RequestsScreen))
+        bench.workspace.settings_file.write_text("[workspace")
+        await pilot.press("d")
+        assert "threegate.toml" in said(app) and isinstance(app.screen, RequestsScreen)
 
     drive(app, script)
     app.held.close()

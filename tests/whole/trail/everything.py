@@ -134,8 +134,8 @@ class Caller:
 def sign_too(bench: Bench, path: Path) -> None:
     """Bob's countersignature."""
     context = bench.context
-    with open_waiting(context, path) as (waiting, _):
-        countersign(context, waiting, "bob", bench.keys["bob"])
+    waiting, _ = open_waiting(context, path)
+    countersign(context, waiting, "bob", bench.keys["bob"])
 
 
 def leave_claimed(bench: Bench, request_id: str = "interrupted") -> Path:

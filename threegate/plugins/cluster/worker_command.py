@@ -55,13 +55,13 @@ def worker(
 
     Example: threegate serve worker --broker amqps://broker.example --identity worker-1
     """
-    from threegate.core.errors import NoWorkspace
+    from threegate.core.errors import WrongUsage
     from threegate.daemon.log import Log
     from threegate.plugins.cluster.section import BROKER_URL
     from threegate.plugins.cluster.worker.service import Options, run_worker
 
     if not re.fullmatch(BROKER_URL, broker):
-        raise NoWorkspace("--broker: is not of the form amqps://HOST[:PORT][/VHOST]; TLS is required")
+        raise WrongUsage("--broker: is not of the form amqps://HOST[:PORT][/VHOST]; TLS is required")
 
     log = Log(as_json=json_log or wants_json())
     home = identity.absolute()

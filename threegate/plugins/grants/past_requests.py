@@ -15,7 +15,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from threegate.acts.list_drafts import drafts_of
 from threegate.core import limits
 from threegate.core.errors import ThreeGateError, TrailError
 from threegate.core.file_names import is_request_name
@@ -24,6 +23,7 @@ from threegate.launch.context import Context
 from threegate.plugins.grants.promotion import declared_job
 from threegate.request.backend import Binding
 from threegate.request.job import Job
+from threegate.review.draft_sources import drafts_of
 from threegate.review.reviewed_draft import read_draft, validate_draft
 from threegate.trail import payloads
 from threegate.trail.history import RequestHistory

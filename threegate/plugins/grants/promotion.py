@@ -14,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 
 from threegate.acts.approve import Promoted, Sealed, facts_of_draft, seal, write_approved_status
-from threegate.acts.list_drafts import drafts_of
 from threegate.acts.pinning import check_pinned, pin
 from threegate.approval.launch import check_launch
 from threegate.core.errors import DiskFull, InvalidInput, Refused, ThreeGateError, TrailError, Unavailable, place_of
@@ -26,6 +25,7 @@ from threegate.plugins.grants.standing_grants import list_grants
 from threegate.request.job import Job, build_job
 from threegate.request.model import Request
 from threegate.request.shown_whole import unread_inputs
+from threegate.review.draft_sources import drafts_of
 from threegate.review.reviewed_draft import (
     Draft,
     ReviewedDraft,

@@ -169,7 +169,7 @@ def send(target: Target, title: str, body: str) -> str | None:
             return f"{name}: not a URL that apprise supports; see docs/notices.md"
         try:
             done = messenger.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT)
-        except (OSError, ValueError, TypeError) as error:
+        except Exception as error:  # noqa: BLE001 - of a library: the thread sends the next notice all the same
             return f"{name}: could not be sent ({type(error).__name__})"
         return None if done else f"{name}: could not be sent: {_cause(heard.getvalue())}"
 

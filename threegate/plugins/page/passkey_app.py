@@ -328,7 +328,7 @@ class _PasskeyPage:
         told = canonical.loads_strict(said, max_bytes=limits.PASSKEY_REQUEST_BYTES, max_depth=2)
         try:
             shown_utc = datetime.fromisoformat(told["shown_utc"]).astimezone(UTC)
-        except ValueError:
+        except (ValueError, OverflowError):
             raise MalformedError("has a time that cannot be read") from None
         if said != _yes_to_placed(self._origin, draft, entry.name, told["shown_utc"]):
             raise Refused("statement_mismatch", f"{draft.path.name}: it changed since it was shown; reload the page")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from threegate.cli.invocation import say, workspace_here
-from threegate.core.errors import NoWorkspace
+from threegate.core.errors import WrongUsage
 from threegate.core.extras import require_extra
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ def passkeys(
 
 
 def passkey_origin(settings: Settings) -> str:
-    """The origin that passkeys are pinned to. Raises NoWorkspace when none is set."""
+    """The origin that passkeys are pinned to. Raises WrongUsage when none is set."""
     if not (origin := settings.approval.passkey_origin):
-        raise NoWorkspace(
+        raise WrongUsage(
             'set passkey_origin = "https://HOST:PORT" below [approval] in threegate.toml'
             " (docs/approve-from-elsewhere.md)"
         )

@@ -6,7 +6,6 @@ masked, and nothing of the draft is quoted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from threegate.acts.reject import reject_draft
@@ -28,9 +27,7 @@ def unsigned_act(kind: str, words: str, at: str, actor: str) -> Callable[[Contex
     """
     by = OperatorDecision(actor)
     if kind == "changes":
-        path, _, line = at.rpartition(":")
-        numbered = bool(path) and re.fullmatch("[0-9]{1,9}", line) is not None
-        remark = Remark(words, path, int(line)) if numbered else Remark(words, at)
+        remark = Remark.at(at, words)
         said = change_words([remark], actor)
 
         def ask(context: Context, draft: Draft) -> Answer | None:

@@ -88,7 +88,7 @@ def open_request(
                 view = view_request(context, entry)
                 opened = replace(opened, view=view)
                 if operator and any(check.code == "quorum_missing" for check in view.checks):
-                    approved, reviewed = held.enter_context(open_waiting(context, entry.path))
+                    approved, reviewed = open_waiting(context, entry.path)
                     opened = replace(opened, approved=approved, reviewed=reviewed)
         except TrailError:
             raise

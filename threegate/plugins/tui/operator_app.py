@@ -450,7 +450,11 @@ class RequestsScreen(Screen[None]):
         if reviewed is None:
             self.say("only requests you can decide on are compared here; for others: threegate show ID --against last")
             return
-        found = compare_with_last(self.app.workspace, reviewed.draft.path, reviewed.request)
+        try:
+            found = compare_with_last(self.app.workspace, reviewed.draft.path, reviewed.request)
+        except ThreeGateError as error:  # settings that are being edited
+            self.say(str(error))
+            return
         if found is None:
             self.say("no request of this shape was approved before")
             return

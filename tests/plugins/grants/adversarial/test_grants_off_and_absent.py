@@ -138,7 +138,8 @@ def test_what_was_promoted_waits_and_runs_once_it_is_on_again(
     assert (line.state, line.reason) == ("waiting", "approval_not_judged")
     assert line.for_whom == "operator: turn its plugin on, or: threegate cancel FILE"
     assert line.under_grant.startswith(f"under grant {grant.id[:12]}, given by alice")
-    with open_waiting(ran.context, path) as (waiting, _), pytest.raises(Refused, match="nobody signed this request"):
+    waiting, _ = open_waiting(ran.context, path)
+    with pytest.raises(Refused, match="nobody signed this request"):
         countersign(ran.context, waiting, "bob", ran.keys["alice"])
     capsys.readouterr()
     assert execute([*root(ran), "audit", "approval", path.name]) == 2

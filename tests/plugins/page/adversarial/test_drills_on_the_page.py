@@ -99,6 +99,7 @@ def test_what_ends_it_unsigned_is_counted(
         ("other name", 403, "statement_mismatch"),
         ("old", 403, "expired"),
         ("no time", 400, None),
+        ("time before all times", 400, None),
         ("not signed", 400, None),
         ("as an approval", 403, "signature_invalid"),
     ],
@@ -113,6 +114,7 @@ def test_another_statement_decides_nothing(
         "other name": {"by": "bob"},
         "old": {"shown_utc": "2026-01-01T00:00:00+00:00"},
         "no time": {"shown_utc": "soon"},
+        "time before all times": {"shown_utc": "0001-01-01T00:00:00+23:59"},
     }
     statement = json.dumps({**said, **changes.get(wrong, {})}, sort_keys=True, separators=(",", ":")).encode()
     body = {**client.assertion(form["challenge"]), "statement": encode_base64url(statement)}
