@@ -56,7 +56,7 @@ from threegate.plugins.agents.tool_choice import chosen_tools, told_choice
 from threegate.plugins.agents.work_changes import keep_bases
 from threegate.plugins.agents.work_copy import NAMES, SCRATCH, UPPER, CopyKind, WorkCopy, refuse_project, typed_links
 from threegate.plugins.changes.make import MadeChangeSet
-from threegate.plugins.changes.projects import find_project
+from threegate.plugins.changes.projects import find_project, read_projects
 from threegate.plugins.changes.registered_projects import project_remarks
 from threegate.plugins.changes.section import AgentsSettings
 from threegate.request.hosts import HostError, read_host
@@ -377,7 +377,7 @@ class _Launch:
         hold_headroom(run)
         shown = _by_folder(self._wanted.shown, plan)
         self._make_copy(shown, decide)
-        self._choose_tools(self._registered())
+        self._register()
         if not self._wanted.fresh:
             self._before = take_over_state(self._context.workspace, run, self._facts)
         if self._before is not None:
@@ -560,28 +560,26 @@ class _Launch:
             listed = [f"{found.place} ({found.kind})" for found in reversed(first.values())]
             self._say(f"the agent sees what may be secrets: {', '.join(listed)}")
 
-    def _registered(self) -> str:
-        """The project's name; empty if it may not be changed, with a message to the person."""
-        context, root = self._context, self._plan.root
-        settings = context.policy.settings
+    def _register(self) -> None:
+        """Write down the project's name, empty if it may not be changed, and which tools of servers the agent may call
+        on it. Raises InvalidInput.
+        """
+        context, workspace, settings = self._context, self._context.workspace, self._context.policy.settings
+        agents, name, changeable = settings.section(AgentsSettings), "", False
         try:
-            name = register_project(context.workspace, settings, root, actor=self._actor)
-            for remark in project_remarks(context.workspace, find_project(context.workspace, settings, name)):
+            name = register_project(workspace, settings, self._plan.root, actor=self._actor)
+            for remark in project_remarks(workspace, find_project(workspace, settings, name)):
                 self._say(remark)
+            changeable = True
         except (InvalidInput, Refused) as error:
             self._say(f"the agent's changes can be viewed but not applied: {error}")
-            return ""
-        return name
-
-    def _choose_tools(self, project: str) -> None:
-        """Write down the project's name and which tools of servers the agent may call. Raises InvalidInput."""
-        agents = self._context.policy.settings.section(AgentsSettings)
+        if not name and agents.projects:
+            read_projects(workspace)  # if that fails, it is not known which choice is this project's
         before = () if self._wanted.parent is None else self._wanted.parent[1].tools
-        name = self._plan.profile.name
-        choice = chosen_tools(self._wanted.tools, before, agents, project=project, profile=name)
-        if said := told_choice(choice, offered_tools(self._context.workspace, self._context.trail).values()):
+        choice = chosen_tools(self._wanted.tools, before, agents, project=name, profile=self._plan.profile.name)
+        if said := told_choice(choice, offered_tools(workspace, context.trail).values()):
             self._say(said)
-        self._note(project=project, tools=choice)
+        self._note(project=name if changeable else "", tools=choice)
 
     def _start_sides(self, held: ExitStack) -> None:
         """Start the door, the relay and the proxy to hosts."""
