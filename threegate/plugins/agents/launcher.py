@@ -359,7 +359,12 @@ class _Launch:
             raise KeyboardInterrupt
 
     def undo(self) -> None:
-        """Remove everything of a run that never started; a HOME it took over is returned."""
+        """Remove everything of a run that never started; a HOME it took over is returned. One that the trail has is
+        left to the next process that looks: it records the end.
+        """
+        with suppress(ThreeGateError, OSError), self._context.trail.locked() as trail:
+            if self._run.run_id in trail.index.known_runs:
+                return
         if self._before is not None:
             with suppress(OSError):
                 os.rename(self._run.state, self._before.state)
