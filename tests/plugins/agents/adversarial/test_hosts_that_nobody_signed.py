@@ -27,7 +27,8 @@ from threegate.core.workspace import AgentRun, Workspace
 from threegate.launch.context import open_context
 from threegate.plugins.agents import host_watch
 from threegate.plugins.agents.call_ledger import CallLedger, replaced
-from threegate.plugins.agents.door import Door, DoorAnswer
+from threegate.plugins.agents.door import Door
+from threegate.plugins.agents.door_answers import DoorAnswer
 from threegate.plugins.agents.host_watch import HostWatch
 from threegate.plugins.agents.reach.asked_hosts import OpenHosts, close_host, host_call, read_open_hosts
 from threegate.plugins.agents.reach.host_action import HasRead, HostAccess
@@ -262,6 +263,19 @@ def test_words_of_a_person_are_a_no_too(running: Running) -> None:
     assert said["status"] == "changes_requested" and "stands for this run" in said["next"]
 
 
+def test_a_refusal_counts_before_its_result_is_there(running: Running) -> None:
+    """The verdict comes first, and an agent may ask without a pause."""
+    asked = running.ask()
+    running.place.once()
+    running.place.run("reject", str(running.draft(asked["request_id"])), "--reason", "no", expect=0)
+    [result] = running.run.results.glob("TS-*")
+    aside = result.rename(running.run.folder / "aside")
+    assert running.ask(why="Please.")["request_id"] == asked["request_id"]
+    assert len(CallLedger(running.workspace, running.run).all()) == 1
+    aside.rename(result)
+    assert running.ask(why="Please.")["status"] == "refused"
+
+
 def test_what_is_taken_back_stays_closed_for_gates_and_door(running: Running) -> None:
     opened_id = running.open()
     running.place.run("agent", "close", running.run.run_id, HOST, expect=0)
@@ -332,7 +346,9 @@ def test_a_launcher_that_was_killed_has_no_open_hosts(place: Place) -> None:
         said = running.place.run("agent", "show", running.run.run_id, expect=0).out
         assert f"hosts     {HOST}" in said
     said = place.run("agent", "show", running.run.run_id, expect=0).out
-    assert HOST not in said
+    assert HOST not in said and running.run.open_hosts.exists()
+    place.run("agent", "list", expect=0)
+    assert not running.run.open_hosts.exists() and not running.run.hosts.exists()
     assert json.loads(place.run("agent", "show", running.run.run_id, "--json", expect=0).out)["open_hosts"] == []
 
 
