@@ -127,7 +127,7 @@ OTHERS: Final[dict[str, str]] = {
     "no_service": "no service with this name is installed: `threegate settings service install`",
     "not_ours": "the unit with this name was not written by ThreeGate and is left unchanged",
     "replay_has_network": "a run with network cannot be run again for comparison",
-    "tools_unknown": "no server with this name, or it has no such tool: `threegate tools list`",
+    "tools_unknown": "no such server, or no such tool of it, or not one for this run: `threegate tools list`",
     "tools_known": "a server with this name exists: remove it first, or see what changed with `threegate "
     "tools refresh NAME`",
     "tools_changed": "a tool server differs from what an operator signed, or was signed again since: "

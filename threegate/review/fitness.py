@@ -52,7 +52,7 @@ DRAFT_RULES = {
     "TG905": (
         "Ask for fewer cores or less memory (cpu_limit, memory_limit_mb), or ask the operator for a larger budget."
     ),
-    "TG906": "List the tools again: only those of servers that the operator added can be called.",
+    "TG906": "List the tools again: only those that the operator added, and chose for this run, can be called.",
     "TG907": "List the tools again and write the call again: manifest_sha256 must be that of the currently "
     "signed server.",
     "TG908": "Give the tool arguments that match its input schema.",

@@ -77,6 +77,8 @@ class KnownRun(NamedTuple):
     ended: bool = False
     closed_hosts: tuple[str, ...] = ()
     """Hosts that a person took back from it."""
+    tools: tuple[str, ...] = ()
+    """Tools of servers that it may call, as SERVER or SERVER/GLOB; empty: all of them."""
 
 
 def run_of(known: Mapping[str, KnownRun], owner: Owner | None) -> KnownRun | None:

@@ -23,7 +23,7 @@ import orjson
 from threegate.core.errors import TrailError
 
 _FORM: Final = 2
-"""Version of the tables; a file of another one is not used."""
+"""Version of the tables and the header; a file of another one is not used."""
 _TABLES: Final = f"""
     CREATE TABLE event (seq INTEGER PRIMARY KEY, position INTEGER NOT NULL, hash BLOB NOT NULL);
     CREATE TABLE entry (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;

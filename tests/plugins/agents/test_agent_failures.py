@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import missing, slow
-from tests.plugins.agents.people import Person, as_account
+from tests.plugins.agents.people import Person, as_account, python
 from tests.plugins.agents.test_agent_run_command import wait_until_nothing_lives
 from tests.plugins.agents.test_frozen_jail import door_of
 from tests.support import wait_until
@@ -232,3 +232,34 @@ def test_what_is_being_applied_is_hidden(user: Person) -> None:
     done = user.run("/bin/sh", "-c", script, options=["--propose", "always"])
     assert "CANARY" not in done.stdout and ".threegate-apply" not in done.stdout, done
     assert "drafted" not in done.stderr and (stage / "1").read_text() == "CANARY-STAGE\n", done
+
+
+FULL_AFTER_THE_START = """
+import errno, os, sys
+from threegate.plugins.agents.runs import RunFacts
+write = RunFacts.write
+def full(facts, run):
+    if facts.announced:
+        raise {what}
+    write(facts, run)
+RunFacts.write = full
+sys.argv[0] = "threegate"
+from threegate.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("what", ["OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))", "KeyboardInterrupt"])
+def test_what_comes_between_the_start_in_the_trail_and_the_launchers_own_record(user: Person, what: str) -> None:
+    """The run has its end in the trail, as every run that the trail has."""
+    program, words = FULL_AFTER_THE_START.format(what=what), user.words("/bin/true")
+    done = subprocess.run(
+        [python()[0], "-c", program, "--workspace", str(user.workspace), *words], env=user.environ(), cwd=user.home,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False, **as_account(user.account),
+    )  # fmt: skip
+    assert done.returncode not in (0, 1) and b"Traceback" not in done.stderr, done
+    [began] = user.events("agent_started")
+    assert user.threegate("agent", "list").returncode == 0
+    [ended] = user.events("agent_ended")
+    assert (ended["run"], ended["reason"]) == (began["run"], "killed")
+    assert user.threegate("agent", "remove", began["run"]).returncode == 0

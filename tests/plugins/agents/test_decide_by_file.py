@@ -14,7 +14,8 @@ from tests.plugins.changes.applying import own
 from tests.plugins.changes.trees_on_disk import build
 from tests.support import Done, Place, make_place
 from threegate.core.workspace import AgentRun, Workspace
-from threegate.plugins.agents.door import Door, DoorAnswer
+from threegate.plugins.agents.door import Door
+from threegate.plugins.agents.door_answers import DoorAnswer
 from threegate.plugins.agents.runs import RunFacts
 from threegate.plugins.agents.work_copy import WorkCopy
 from threegate.runners.jail.jail import Account

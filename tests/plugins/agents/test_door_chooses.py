@@ -16,7 +16,8 @@ from tests.plugins.agents.agent_runs import make_run
 from tests.support import Place, make_place
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import AgentRun, Workspace
-from threegate.plugins.agents.door import Door, DoorAnswer
+from threegate.plugins.agents.door import Door
+from threegate.plugins.agents.door_answers import DoorAnswer
 from threegate.plugins.agents.door_arguments import RunPython
 from threegate.plugins.agents.door_calls import calls_of, digest_of
 from threegate.plugins.agents.runs import RunFacts

@@ -17,7 +17,8 @@ from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.plugins.agents.call_ledger import CallLedger, MadeRequest
-from threegate.plugins.agents.door import Door, DoorAnswer
+from threegate.plugins.agents.door import Door
+from threegate.plugins.agents.door_answers import DoorAnswer
 
 ASK = {"code": "6 * 7", "purpose": "Multiply two numbers.", "wait_sec": 0}
 

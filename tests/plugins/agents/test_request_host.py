@@ -117,6 +117,18 @@ def test_what_nobody_decided_about_is_withdrawn_with_the_run(user: Person) -> No
     assert list(user.workspace.glob("tool-exec/agents/*/inbox/TR-*")) == [] and "daemon" not in done.stderr
 
 
+def test_a_draft_that_cannot_be_withdrawn_keeps_no_change_from_the_person(user: Person) -> None:
+    """The inbox is the agent's own: it may put a folder where the draft was."""
+    program = f"""{ASKS}
+asked = ask_for(wait_sec=0)["request_id"]
+os.unlink(f"/run/inbox/{{asked}}.md")
+os.mkdir(f"/run/inbox/{{asked}}.md")
+open("new.txt", "w").close()
+"""
+    done = user.run("/usr/bin/python3", "-c", program, options=["--propose", "always"])
+    assert done.returncode == 0 and "1 added (new.txt)" in done.stderr and "drafted TR-" in done.stderr, done
+
+
 @pytest.mark.slow
 def test_a_refusal_stands_for_the_run(online: Online) -> None:
     program = """

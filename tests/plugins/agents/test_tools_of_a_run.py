@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +15,7 @@ import pytest
 
 from tests.plugins.agents.people import Person
 from tests.plugins.tools.tool_bench import CALL, ToolBench
-from threegate.core.errors import InvalidInput
+from threegate.core.errors import InvalidInput, Refused
 from threegate.core.settings import parse_settings
 from threegate.core.workspace import AgentRun
 from threegate.plugins.agents.door import Door
@@ -20,8 +23,11 @@ from threegate.plugins.agents.door_tools import OfferedTool, offered_tools
 from threegate.plugins.agents.runs import RunFacts
 from threegate.plugins.agents.tool_choice import chosen_tools, is_chosen, told_choice
 from threegate.plugins.changes.section import AgentsSettings
+from threegate.plugins.tools.call_draft import tool_call
 from threegate.plugins.tools.kinds import ToolsAdded
 from threegate.plugins.tools.manifest import door_name
+from threegate.plugins.tools.requested_call import call_problem, requested_call
+from threegate.trail.index import TrailIndex
 
 
 @pytest.fixture
@@ -66,6 +72,34 @@ def test_the_door_offers_what_was_chosen_and_refuses_the_rest(
             with pytest.raises(InvalidInput, match=rf"hub/{name} is not among the tools of this run \({choice[0]}"):
                 ask(tools, run, name, arguments)
     assert len(list(run.inbox.glob("TR-*.md"))) == len(seen)
+
+
+@pytest.mark.parametrize("choice", [("hub/issue",), ("hubs", "hub/iss*"), ("HUB",)])
+def test_a_draft_of_the_agents_own_calls_no_other_tool(tools: ToolBench, choice: tuple[str, ...]) -> None:
+    """It may write into its inbox, and a grant or a hurried person would say yes."""
+    run = tools.run(tools=choice)
+    with tools.bench.context.trail.locked() as held:
+        for tool in ("issue", "now", "close"):
+            chosen = tool == "issue" and choice[0] != "HUB"
+            call = tool_call("hub", tool, tools.manifest.digest, CALL if tool == "issue" else {})
+            assert (call_problem(tools.workspace, held.index, call, run.run_id) is None) is chosen
+            if chosen:
+                requested_call(tools.workspace, held.index, call, run.run_id)
+                continue
+            with pytest.raises(Refused, match=f"hub/{tool} is not among the tools of this run") as refused:
+                requested_call(tools.workspace, held.index, call, run.run_id)
+            assert refused.value.code == "tools_unknown"
+            if tool != "close":
+                requested_call(tools.workspace, held.index, call, os.geteuid())
+
+
+def test_a_choice_survives_the_saved_index(tools: ToolBench) -> None:
+    run = tools.run(tools=("hub/issue", "other"))
+    with tools.bench.context.trail.locked() as held:
+        index = TrailIndex()
+        index.begin_from(json.loads(json.dumps(held.index.to_header())))
+    known = index.run(run.run_id)
+    assert known is not None and known.tools == ("hub/issue", "other") and known.closed_hosts == ()
 
 
 def test_who_chooses() -> None:
@@ -140,4 +174,21 @@ def test_a_run_records_what_was_chosen(user: Person) -> None:
     assert wrong.returncode == 2 and wrong.stderr.strip() == (
         "threegate: --tools a/b/c: write SERVER, or SERVER/TOOL with * for any text"
     )
+    assert len(user.events("agent_started")) == 2
+
+
+def test_the_choice_of_a_project_counts_where_nothing_can_be_applied(user: Person) -> None:
+    """The project is another folder than the one that was registered; then nobody knows which project it is."""
+    assert user.run("/bin/true").returncode == 0
+    user.settings('[agents.projects]\nproject = ["hub/read_*"]\n')
+    user.project.rename(user.project.with_name("aside"))
+    shutil.copytree(user.project.with_name("aside"), user.project)  # another folder: nothing is applied to it
+    user.own()
+    changed = user.run("/bin/true")
+    assert "can be viewed but not applied" in changed.stderr and "by hub/read_*;" in changed.stderr, changed
+    assert user.events("agent_started")[-1]["tools"] == ["hub/read_*"]
+    projects = user.workspace / "tool-exec" / "projects.json"
+    projects.write_bytes(projects.read_bytes() + b"\n")
+    unknown = user.run("/bin/true")
+    assert unknown.returncode == 2 and "projects.json: was changed by hand" in unknown.stderr, unknown
     assert len(user.events("agent_started")) == 2

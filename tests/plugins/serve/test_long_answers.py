@@ -17,6 +17,7 @@ from threegate.launch.results.render import render_result
 from threegate.launch.results.result_facts import ResultFacts
 from threegate.plugins.agents.door import DOOR_TOOLS
 from threegate.plugins.agents.door_answers import (
+    Part,
     answer_bytes,
     bounded_result,
     bounded_value,
@@ -26,7 +27,6 @@ from threegate.plugins.agents.door_answers import (
     texts_of_result,
     told_result,
 )
-from threegate.plugins.agents.outputs import Part
 from threegate.plugins.serve.mcp_server import check_tool, decide_tool, door_tools, tools
 from threegate.runners.interface import Destination, Stream
 

@@ -100,10 +100,10 @@ class ToolBench:
         added = ToolsAdded(server="hub", files={"tools/hub.json": self.manifest.digest})
         self.bench.context.trail.announce(added, actor="operator:alice")
 
-    def run(self) -> AgentRun:
-        """An agent's run that goes on."""
+    def run(self, tools: tuple[str, ...] | None = None) -> AgentRun:
+        """An agent's run that goes on, with all tools or those that were chosen for it."""
         run = self.workspace.agent_run(new_agent_run_id(datetime.now(UTC))).make()
-        began = AgentStarted(run=run.run_id, profile="codex", project="default")
+        began = AgentStarted(run=run.run_id, profile="codex", project="default", tools=tools)
         self.bench.context.trail.announce(began, actor="operator:alice")
         return run
 

@@ -5,9 +5,11 @@ runs elsewhere.
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from select import select
@@ -33,19 +35,25 @@ from threegate.plugins.agents.end_of_run import EndOfRun, changes_line
 from threegate.plugins.agents.findings_question import decide_findings
 from threegate.plugins.agents.first_run import Made, remove_made, why_not_forget
 from threegate.plugins.agents.first_run_question import workspace_for_run
-from threegate.plugins.agents.launcher import Wanted, run_agent
+from threegate.plugins.agents.launcher import run_agent
 from threegate.plugins.agents.propose import propose_again
 from threegate.plugins.agents.reach.asked_hosts import close_host, read_open_hosts
 from threegate.plugins.agents.remove_runs import remove_run, run_named
-from threegate.plugins.agents.runs import RunFacts, all_runs, end_dead_runs, find_run, is_alive, read_frozen, stop_run
-from threegate.plugins.agents.stop_signals import stop_signals
+from threegate.plugins.agents.run_plan import Wanted
+from threegate.plugins.agents.runs import (
+    RunFacts,
+    all_runs,
+    copy_of,
+    end_dead_runs,
+    find_run,
+    is_alive,
+    read_frozen,
+    stop_run,
+)
 from threegate.plugins.agents.work_changes import read_changes
-from threegate.plugins.agents.work_copy import WorkCopy
 from threegate.plugins.changes.change_draft import left_out_lines
 from threegate.runners.backend import policy_facts
-from threegate.runners.jail.jail import Account
 from threegate.setup.agent_prompt import anywhere, place_of, prompt_json, prompt_text
-from threegate.setup.init import account
 from threegate.setup.init import account as own_account
 
 app = typer.Typer()
@@ -114,53 +122,55 @@ def run(
     Examples: threegate agent run codex --project ~/app
               threegate agent run generic --project ~/app -- sh -c 'echo hello >notes.txt'
     """
-    options = _Options(project, account, with_, read, allow, tools, propose, fresh, operator, key)
-    _start(profile, tuple(arguments or ()), options)
+    wanted = Wanted(
+        profile,
+        project,
+        tuple(arguments or ()),
+        account,
+        shown=_paths(with_),
+        read=tuple(read or ()),
+        hosts=tuple(allow or ()),
+        tools=tuple(tools or ()),
+        fresh=fresh,
+    )
+    _start(wanted, propose, operator, key)
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """The options of `agent run`, as they were given."""
+@contextmanager
+def _stop_signals() -> Iterator[Callable[[], int]]:
+    """Whether a signal asked to stop: its number, or 0. A first Ctrl-C also asks; a second one interrupts."""
+    # As an exception a first Ctrl-C could be lost: C code that calls Python while modules are loading (the import lock,
+    # a schema being built) may swallow it. So it is recorded here, and checked where stopping is safe.
+    asked = [0]
 
-    project: Path
-    account: str
-    with_: list[str] | None
-    read: list[Path] | None
-    allow: list[str] | None
-    tools: list[str] | None
-    propose: str
-    fresh: bool
-    operator: str
-    key: Path | None
+    def ask(number: int, frame: object) -> None:
+        if asked[0] and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        asked[0] = number
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    try:
+        yield lambda: asked[0]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _start(
-    profile: str, arguments: tuple[str, ...], options: _Options, parent: tuple[AgentRun, RunFacts] | None = None
-) -> None:
+def _paths(texts: list[str] | None) -> tuple[str, ...]:
+    return tuple(path.rstrip("/") for path in texts or ())
+
+
+def _start(wanted: Wanted, propose: str, operator: str, key: Path | None) -> None:
     """Run an agent to its end, and exit with its code."""
-    if options.propose not in ("", "ask", "always", "never"):
+    if propose not in ("", "ask", "always", "never"):
         raise typer.BadParameter("--propose is ask, always or never")
-    workspace = workspace_for_run(profile, arguments, options.project, options.account)
-
+    workspace = workspace_for_run(wanted.profile, wanted.arguments, wanted.project, wanted.account)
     with ExitStack() as kept:
-        with stop_signals() as stopped:
+        with _stop_signals() as stopped:
             context = open_context(workspace)
-            acting = None
-            if options.allow:
-                acting = acting_operator(read_operators(context.workspace), name=options.operator, key=options.key)
-            wanted = Wanted(
-                profile,
-                options.project,
-                arguments,
-                options.account,
-                shown=tuple(path.rstrip("/") for path in options.with_ or ()),
-                read=tuple(options.read or ()),
-                hosts=tuple(options.allow or ()),
-                tools=tuple(options.tools or ()),
-                acting=acting,
-                fresh=options.fresh,
-                parent=parent,
-            )
+            if wanted.hosts:
+                acting = acting_operator(read_operators(context.workspace), name=operator, key=key)
+                wanted = replace(wanted, acting=acting)
 
             def tell(line: str) -> None:
                 # Who stopped the run may not be at this terminal, and it may take nothing more: do not wait for it.
@@ -170,11 +180,11 @@ def _start(
             daemon = kept.enter_context(own_daemon(context.workspace, context.policy.settings))
             end = EndOfRun(
                 context,
-                propose=options.propose or ("ask" if invocation.on_terminal() else "always"),
+                propose=propose or ("ask" if invocation.on_terminal() else "always"),
                 stopped=stopped,
                 say=tell,
                 daemon=daemon,
-                acting=lambda: acting_here(context, options.operator, options.key),
+                acting=lambda: acting_here(context, operator, key),
             )
             finished = run_agent(
                 context,
@@ -223,11 +233,22 @@ def continue_(
               threegate agent continue ar-20261122 -- sh -c 'make test'
     """
     context = open_context(invocation.workspace_here(only_own=True))
-    end_dead_runs(context, actor=account())
+    end_dead_runs(context, actor=own_account())
     parent, facts = find_run(context.workspace, run)
     as_ = facts.account if os.geteuid() == 0 else ""
-    options = _Options(Path(facts.root), as_, with_, read, allow, tools, propose, fresh, operator, key)
-    _start(facts.profile, tuple(arguments or ()), options, (parent, facts))
+    wanted = Wanted(
+        facts.profile,
+        Path(facts.root),
+        tuple(arguments or ()),
+        as_,
+        shown=_paths(with_),
+        read=tuple(read or ()),
+        hosts=tuple(allow or ()),
+        tools=tuple(tools or ()),
+        fresh=fresh,
+        parent=(parent, facts),
+    )
+    _start(wanted, propose, operator, key)
 
 
 @app.command("list")
@@ -237,7 +258,7 @@ def list_(json_: invocation.JsonFlag = False) -> None:
     Example: threegate agent list
     """
     context = open_context(invocation.workspace_here())
-    end_dead_runs(context, actor=account())
+    end_dead_runs(context, actor=own_account())
     rows = [(run, facts, is_alive(run)) for run, facts in all_runs(context.workspace)]
     if invocation.wants_json(json_):
         invocation.emit_json(
@@ -305,7 +326,7 @@ def show(run: RunId, json_: invocation.JsonFlag = False) -> None:
 
 def _changed_paths(run: AgentRun, facts: RunFacts) -> list[str]:
     """What differs in a run's work copy, one line per path. A live run is paused while its copy is read."""
-    copy = WorkCopy.of(run, Path(facts.root), facts.copy, Account(facts.account, facts.uid, facts.gid))
+    copy = copy_of(run, facts)
     made = read_frozen(run, lambda: read_changes(copy))
     return [*(f"{row.change} {row.path}" for row in made.rows), *left_out_lines(made)]
 
@@ -327,7 +348,7 @@ def propose(
               threegate agent propose ar-20261122 --only src --only README.md
     """
     context = open_context(invocation.workspace_here())
-    end_dead_runs(context, actor=account())
+    end_dead_runs(context, actor=own_account())
     found, facts = find_run(context.workspace, run)
     paths = tuple(dict.fromkeys(path.rstrip("/").removeprefix("./") for path in only or ()))
     name, made = propose_again(context.workspace, context.policy.settings, found, facts, paths=paths)
@@ -351,7 +372,7 @@ def stop(run: RunId, json_: invocation.JsonFlag = False) -> None:
     found, facts = find_run(workspace, run)
     stopped = stop_run(found, facts)
     if not stopped:
-        end_dead_runs(open_context(workspace), actor=account())
+        end_dead_runs(open_context(workspace), actor=own_account())
     if invocation.wants_json(json_):
         invocation.emit_json({"run": found.run_id, "stopped": stopped})
     else:
@@ -371,9 +392,9 @@ def close(
     Example: threegate agent close ar-20261122 api.example.com
     """
     context = open_context(invocation.workspace_here())
-    end_dead_runs(context, actor=account())
+    end_dead_runs(context, actor=own_account())
     found, facts = find_run(context.workspace, run)
-    close_host(context, found, facts, host, actor=account())
+    close_host(context, found, facts, host, actor=own_account())
     if invocation.wants_json(json_):
         invocation.emit_json({"run": found.run_id, "host": host, "open": list(read_open_hosts(found))})
     else:
@@ -392,7 +413,7 @@ def remove(
 
     Example: threegate agent remove ar-20261122
     """
-    context, actor = open_context(invocation.workspace_here()), account()
+    context, actor = open_context(invocation.workspace_here()), own_account()
     named = [run_named(context.workspace, name) for name in dict.fromkeys(runs)]
     end_dead_runs(context, actor=actor)
     removed = [remove_run(context.workspace, context.trail, run, actor=actor) for run in named]

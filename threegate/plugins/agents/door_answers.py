@@ -12,10 +12,10 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from threegate.core import limits
-from threegate.plugins.agents.outputs import Part
 from threegate.request.source import FrontMatter, SourceRefused, plain_value, read_mapping
 
 CUT: Final = "#"
@@ -24,6 +24,27 @@ _STREAM: Final = r"^## {}\n\n(`{{3,}})[a-z]*\n(.*?)\n\1$"
 _SHOWN: Final = re.compile(r"\n\nShown: [0-9]{1,20} of ([0-9]{1,20}) bytes, .*; the operator has ([0-9]{1,20}) bytes ")
 _RESERVED: Final = 2 * limits.KIB
 """Of a bounded answer of a server, for what we say about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoorAnswer:
+    """The answer to a call."""
+
+    value: dict[str, Any]
+    refused: bool = False
+    """Whether the call could not be carried out."""
+    completes: tuple[str, str] | None = None
+    """The call that this answer completes, by its digest, and its request."""
+    result: dict[str, Any] | None = None
+    """A server tool's answer, in MCP's form; then `value` is about the request."""
+
+
+class Part(NamedTuple):
+    """Bytes of a file of `size` bytes, from `offset` on."""
+
+    data: bytes
+    offset: int
+    size: int
 
 
 class ResultStream(NamedTuple):

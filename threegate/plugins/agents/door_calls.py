@@ -15,17 +15,20 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from threegate.acts.draft import DraftOptions, at_least, draft_request
 from threegate.core import limits
 from threegate.core.canonical import canonical_bytes, sha256_hex
 from threegate.core.errors import InvalidInput
+from threegate.core.settings import RequestSettings
 from threegate.plugins.agents.door_arguments import RunProgram, RunPython
+from threegate.plugins.agents.reach.host_action import HostAccess
 from threegate.request.fields import check_file_name
 from threegate.request.hosts import HostError, read_target
-from threegate.request.model import InputFile, Request
-from threegate.request.render_draft import file_name, render_request, slug_of
+from threegate.request.model import InputFile, Request, Sensitivity
+from threegate.request.reader import read_request
+from threegate.request.render_draft import blank_draft, file_name, render_request, slug_of
 
 _CODE: Final = "call.py"
 _INPUTS: Final = "inputs.json"
@@ -45,6 +48,7 @@ _ARGUMENTS: Final = {
 }
 """A key or section of the draft: the argument that it comes from."""
 _KEY: Final = re.compile(r"([a-z_]+):").match
+_HOST_SECONDS: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,31 @@ def draft_of(call: DoorCall, now: datetime) -> tuple[Request, bytes]:
     declared = [InputFile(name, sha256_hex(data)) for name, data in call.inputs]
     request = draft_request(call.options, declared, file_name(moment, slug), moment, slug)
     return request, render_request(request)
+
+
+def draft_host(
+    host: str, why: str, *, requested_by: str, sensitivity: str, now: datetime, settings: RequestSettings
+) -> tuple[Request, bytes]:
+    """The request for a host and its bytes, of which only the Arguments (JSON) are the agent's words. `sensitivity` is
+    the least that what the run has read has. Raises InvalidInput if gate 1 refuses it.
+    """
+    moment = now.astimezone(UTC).replace(microsecond=0)
+    slug = f"host-{slug_of(host)[:36].strip('-')}-{secrets.token_hex(4)}"
+    request = replace(
+        blank_draft(file_name(moment, slug), moment, "reach", HostAccess(host, why)),
+        requested_by=requested_by,
+        purpose=f"Let this run of an agent connect to {host}.",
+        time_limit_sec=min(_HOST_SECONDS, settings.max_time_sec),
+        risk_level="high",
+        justification="The run asks for this host, and can send there what it has read.",
+        data_sensitivity=cast(Sensitivity, sensitivity),
+    )
+    data = render_request(request)
+    report = read_request(data, path=request.file_name, settings=settings, now=now, stage="draft")
+    if report.request is None:
+        first = report.first_error
+        raise InvalidInput(f"why: is refused by {first.rule}: {first.message}")
+    return request, data
 
 
 def code_place(call: DoorCall, data: bytes) -> tuple[int, int]:

@@ -23,8 +23,8 @@ from threegate.core.extras import require_extra
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace, default_workspace
 from threegate.plugins.agents.first_run import Missing, ModelAccess, key_from, make_missing, model_access
-from threegate.plugins.agents.launcher import agent_account
 from threegate.plugins.agents.profile import find_program, load_profile
+from threegate.plugins.agents.run_plan import agent_account
 from threegate.plugins.agents.work_copy import refuse_project
 from threegate.plugins.changes.apply.runner import why_not_now
 from threegate.plugins.changes.projects import check_new, look_at_project

@@ -33,6 +33,7 @@ class HostWatch(threading.Thread):
         self._workspace, self._run, self._proxy = workspace, run, proxy
         self._hosts = OpenHosts(workspace, run, allowed)
         self._given: tuple[str, ...] = tuple(allowed)
+        self._noted: tuple[str, ...] | None = None
         self._trail = Trail(workspace)
         self._over = threading.Event()
 
@@ -46,8 +47,7 @@ class HostWatch(threading.Thread):
 
     def run(self) -> None:
         """Look, until the end."""
-        with suppress(OSError):
-            write_open_hosts(self._run, self._given)
+        self._note()
         seen: tuple[int, ...] = ()
         while not self._over.wait(_LOOK_SECONDS):
             now = self._state()
@@ -68,19 +68,24 @@ class HostWatch(threading.Thread):
         return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
     def _look(self) -> bool:
-        """Give the proxy what is open now; whether that is known, and in force."""
+        """Give the proxy what is open now; whether that is known, in force, and noted."""
         try:
             with self._trail.locked() as held:
                 hosts, known = self._hosts.now(held.index), True
         except (ThreeGateError, OSError):
             hosts, known = self._hosts.without_the_trail, False
-        if hosts == self._given:
-            return known
+        if hosts != self._given:
+            if not allow_hosts(self._proxy, [f"{host}:{PORT}" for host in hosts]):
+                return False
+            self._given = hosts
         # The note comes after the proxy: whoever reads there that a host is open, or closed, can rely on it.
-        if not allow_hosts(self._proxy, [f"{host}:{PORT}" for host in hosts]):
-            return False
-        self._given = hosts
-        with suppress(OSError):
-            write_open_hosts(self._run, hosts)
-            return known
+        return self._note() and known
+
+    def _note(self) -> bool:
+        """Write down what the proxy was given; whether that is there."""
+        with suppress(OSError):  # a full disk, for instance
+            if self._noted != self._given:
+                write_open_hosts(self._run, self._given)
+                self._noted = self._given
+            return True
         return False

@@ -59,7 +59,8 @@ class AgentStarted(SignedAct):
     def learn(self, index: TrailIndex, event: Event) -> None:
         if self.run is not None:
             profile = self.profile or "agent"
-            index.known_runs.setdefault(self.run, KnownRun(self.run, profile, self.requester or profile, self.project))
+            known = KnownRun(self.run, profile, self.requester or profile, self.project, tools=self.tools or ())
+            index.known_runs.setdefault(self.run, known)
 
 
 @frozen_fields

@@ -20,7 +20,7 @@ from threegate.core.errors import InvalidInput
 from threegate.core.file_names import is_agent_run_id
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.plugins.agents.disk_watch import Space, used_space
-from threegate.plugins.agents.runs import all_runs, lock_ended
+from threegate.plugins.agents.runs import all_runs, lock_ended, only_run
 from threegate.trail import moves
 from threegate.trail.payloads import Pruned
 from threegate.trail.trail import LockedTrail, Trail
@@ -50,11 +50,7 @@ class RemovedRun:
 def run_named(workspace: Workspace, name: str) -> AgentRun:
     """The run with an id, or with a unique beginning of one, whatever is left of it. Raises InvalidInput."""
     names = os.listdir(workspace.agents) if workspace.agents.is_dir() else []
-    found = [item for item in names if is_agent_run_id(item) and item.startswith(name)]
-    if len(found) != 1 or not name:
-        what = "several runs match" if found and name else "no such run"
-        raise InvalidInput(f"{name}: {what}; see: threegate agent list")
-    return workspace.agent_run(found[0])
+    return workspace.agent_run(only_run(filter(is_agent_run_id, names), name))
 
 
 def remove_run(workspace: Workspace, trail: Trail, run: AgentRun, *, actor: str) -> RemovedRun:

@@ -13,7 +13,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from threegate.core.workspace import AgentRun, Workspace
 from threegate.launch.context import Context
 from threegate.plugins.agents.held_paths import FOLDER
 from threegate.plugins.agents.kinds import AgentEnded
-from threegate.plugins.agents.work_copy import TREE, UPPER, WorkCopy
+from threegate.plugins.agents.work_copy import SCRATCH, TREE, UPPER, WorkCopy
 from threegate.runners.jail.freezer import freeze, is_frozen, remove_freezer, thaw
 from threegate.runners.jail.jail import Account
 from threegate.runners.jail.jail_cgroup import remove_cgroups
@@ -163,7 +163,13 @@ def all_runs(workspace: Workspace) -> list[tuple[AgentRun, RunFacts]]:
 
 def find_run(workspace: Workspace, name: str) -> tuple[AgentRun, RunFacts]:
     """The run with an id, or with a unique beginning of one. Raises InvalidInput."""
-    found = [(run, facts) for run, facts in all_runs(workspace) if run.run_id.startswith(name)]
+    found = {run.run_id: (run, facts) for run, facts in all_runs(workspace)}
+    return found[only_run(found, name)]
+
+
+def only_run(ids: Iterable[str], name: str) -> str:
+    """The one id that is or begins with a name. Raises InvalidInput."""
+    found = [item for item in ids if item.startswith(name)]
     if len(found) != 1 or not name:
         what = "several runs match" if found and name else "no such run"
         raise InvalidInput(f"{name}: {what}; see: threegate agent list")
@@ -205,12 +211,26 @@ def _end_dead(context: Context, run: AgentRun, actor: str) -> bool:
     if not started:
         _close_unstarted(context.workspace, run, facts)
         return False
-    with suppress(OSError):
-        removal.remove_tree(run.headroom)
+    clear_ended(run)
     replace(facts, announced=True, ended=True).write(run)
     remove_freezer(run.run_id)
     remove_cgroups(run.run_id)
     return True
+
+
+def clear_ended(run: AgentRun) -> None:
+    """Remove what is not needed after the end: headroom, sockets, what the proxy lets through, and the overlay's work
+    folder.
+    """
+    with suppress(OSError):
+        removal.remove_tree(run.headroom)
+    for path in (run.door, run.model, run.hosts, run.open_hosts):
+        path.unlink(missing_ok=True)
+    scratch = run.work / SCRATCH
+    with suppress(OSError):
+        for place in scratch.iterdir():
+            place.chmod(0o700)
+        removal.remove_tree(scratch)
 
 
 def _close_unstarted(workspace: Workspace, run: AgentRun, facts: RunFacts) -> None:

@@ -1,18 +1,19 @@
 """Which tools of added servers a run may call: those that the operator chose for it, or all of them.
 
 Invariant: a choice only narrows. Its words are SERVER or SERVER/GLOB; a tool that no word names is neither offered nor
-called. Source: docs/agents.md, "Fewer tools".
+called, and a draft that the agent wrote for it has no Job (`tools/requested_call.py`). Source: docs/agents.md, "Fewer
+tools".
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from fnmatch import fnmatchcase
 
 from threegate.core.errors import InvalidInput
 from threegate.plugins.agents.door_tools import OfferedTool
 from threegate.plugins.changes.section import CHOSEN_TOOL, AgentsSettings
+from threegate.plugins.tools import requested_call
 
 
 def chosen_tools(
@@ -30,7 +31,7 @@ def chosen_tools(
 
 def is_chosen(choice: Sequence[str], tool: OfferedTool) -> bool:
     """Whether a run with this choice may call a tool."""
-    return not choice or any(_names(word, tool) for word in choice)
+    return requested_call.is_chosen(choice, tool.server, tool.tool.name)
 
 
 def told_choice(choice: Sequence[str], known: Collection[OfferedTool]) -> str:
@@ -40,11 +41,6 @@ def told_choice(choice: Sequence[str], known: Collection[OfferedTool]) -> str:
     number = sum(is_chosen(choice, tool) for tool in known)
     if not choice:
         return f"tools of servers: all {number} (fewer: --tools SERVER/TOOL)"
-    lost = [word for word in choice if not any(_names(word, tool) for tool in known)]
+    lost = [word for word in choice if not any(is_chosen((word,), tool) for tool in known)]
     none = f"; none has the name {', '.join(lost)}: threegate tools list" if lost else ""
     return f"tools of servers: {number} of {len(known)}, by {', '.join(choice)}{none}"
-
-
-def _names(word: str, tool: OfferedTool) -> bool:
-    server, slash, pattern = word.partition("/")
-    return server == tool.server and (not slash or fnmatchcase(tool.tool.name, pattern))

@@ -19,8 +19,7 @@ from threegate.core import limits
 from threegate.core.errors import InvalidInput
 from threegate.core.workspace import AgentRun, Workspace
 from threegate.launch.results.verdict import Verdict, read_verdict
-from threegate.plugins.agents.door_answers import part_answer
-from threegate.plugins.agents.outputs import Part
+from threegate.plugins.agents.door_answers import Part, part_answer
 from threegate.request.fixes import propose_fixes
 from threegate.request.reader import read_request
 from threegate.review.fitness import fresh_id_fix, inputs_now, judged, placed_inputs, used_id_finding

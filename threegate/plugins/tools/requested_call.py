@@ -1,13 +1,15 @@
 """The call of an mcp request in its workspace: checked against the pinned manifest of its server.
 
-Invariant: a call whose server, tool and manifest are not pinned here exactly has no Job, and neither has one
-whose arguments do not fit the pinned schema; the error is a refusal with a code (`tools_unknown`,
-`tools_changed`, `arguments_unfit`).
+Invariant: a call whose server, tool and manifest are not pinned here exactly has no Job. Neither has one whose
+arguments do not fit the pinned schema, nor one of a run for which other tools were chosen. The error is a refusal with
+a code (`tools_unknown`, `tools_changed`, `arguments_unfit`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Final
 
 from threegate.core import canonical
@@ -72,6 +74,11 @@ def requested_call(workspace: Workspace, index: TrailIndex, call: Action, owner:
         raise Refused("tools_unknown", f"{call.server} has no tool {call.tool}; see: {see}")
     if manifest.place == "caller" and isinstance(owner, str):
         raise Refused("tools_unknown", f"{call.server}: functions of a program; a run of an agent cannot call them")
+    run = index.run(owner)
+    if run is not None and not is_chosen(run.tools, call.server, call.tool):
+        raise Refused(
+            "tools_unknown", f"{call.server}/{call.tool} is not among the tools of this run ({', '.join(run.tools)})"
+        )
     check_arguments(tool, call)
     state = read_state(workspace, owner, manifest.digest) if manifest.stateful else None
     return RequestedCall(action=call.bound(_server(manifest, state)), tool=tool)
@@ -98,10 +105,12 @@ def call_lacks(workspace: Workspace, settings: Settings, call: Action) -> Doctor
     return None
 
 
-def call_problem(workspace: Workspace, index: TrailIndex, call: Action) -> tuple[str, str] | None:
-    """The rule and words about a call that matches nothing pinned here."""
+def call_problem(
+    workspace: Workspace, index: TrailIndex, call: Action, owner: Owner | None = None
+) -> tuple[str, str] | None:
+    """The rule and words about a call that matches nothing pinned here, or that is not for this requester."""
     try:
-        requested_call(workspace, index, call)
+        requested_call(workspace, index, call, owner)
     except Refused as error:
         return _RULES.get(error.code, "TG906"), str(error)
     return None
@@ -114,6 +123,15 @@ def is_stateful(workspace: Workspace, call: Action) -> bool:
         return pinned_manifest(workspace, call).stateful
     except ThreeGateError:
         return True
+
+
+def is_chosen(choice: Sequence[str], server: str, tool: str) -> bool:
+    """Whether a run may call a tool, by what was chosen for it: words SERVER or SERVER/GLOB, or none for all tools."""
+    for word in choice:
+        name, slash, pattern = word.partition("/")
+        if name == server and (not slash or fnmatchcase(tool, pattern)):
+            return True
+    return not choice
 
 
 def check_arguments(tool: PinnedTool, call: ToolCall) -> None:

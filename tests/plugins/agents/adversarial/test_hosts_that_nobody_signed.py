@@ -7,9 +7,11 @@ The launcher's watch and its proxy are the real ones, and so are the door, the g
 from __future__ import annotations
 
 import asyncio
+import errno
+import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +22,15 @@ import pytest
 from tests.plugins.agents.agent_runs import drop, end_run, make_run
 from tests.support import Place, make_place, wait_until
 from threegate.core import limits
-from threegate.core.errors import InvalidInput, Refused
+from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.workspace import AgentRun, Workspace
+from threegate.launch.context import open_context
+from threegate.plugins.agents import host_watch
 from threegate.plugins.agents.call_ledger import CallLedger, replaced
-from threegate.plugins.agents.door import Door, DoorAnswer
+from threegate.plugins.agents.door import Door
+from threegate.plugins.agents.door_answers import DoorAnswer
 from threegate.plugins.agents.host_watch import HostWatch
-from threegate.plugins.agents.reach.asked_hosts import OpenHosts, host_call, read_open_hosts
+from threegate.plugins.agents.reach.asked_hosts import OpenHosts, close_host, host_call, read_open_hosts
 from threegate.plugins.agents.reach.host_action import HasRead, HostAccess
 from threegate.plugins.agents.runs import RunFacts, run_lock
 from threegate.plugins.grants.grant import opened
@@ -258,6 +263,19 @@ def test_words_of_a_person_are_a_no_too(running: Running) -> None:
     assert said["status"] == "changes_requested" and "stands for this run" in said["next"]
 
 
+def test_a_refusal_counts_before_its_result_is_there(running: Running) -> None:
+    """The verdict comes first, and an agent may ask without a pause."""
+    asked = running.ask()
+    running.place.once()
+    running.place.run("reject", str(running.draft(asked["request_id"])), "--reason", "no", expect=0)
+    [result] = running.run.results.glob("TS-*")
+    aside = result.rename(running.run.folder / "aside")
+    assert running.ask(why="Please.")["request_id"] == asked["request_id"]
+    assert len(CallLedger(running.workspace, running.run).all()) == 1
+    aside.rename(result)
+    assert running.ask(why="Please.")["status"] == "refused"
+
+
 def test_what_is_taken_back_stays_closed_for_gates_and_door(running: Running) -> None:
     opened_id = running.open()
     running.place.run("agent", "close", running.run.run_id, HOST, expect=0)
@@ -278,6 +296,60 @@ def test_a_host_of_the_start_is_taken_back_and_needs_no_request(place: Place) ->
         assert running.ask("first.example.com")["status"] == "succeeded" and running.is_open("first.example.com")
         running.place.run("agent", "close", running.run.run_id, "first.example.com", expect=0)
         assert not running.is_open("first.example.com")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long for a launcher."""
+    monkeypatch.setattr("threegate.core.limits.AGENT_HOST_OPEN_SECONDS", 3)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_full_disk_keeps_no_host_open(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launcher's note comes as soon as there is room, and whoever closes a host can rely on it."""
+    running.open()
+    left, write = [3], host_watch.write_open_hosts
+
+    def full(run: AgentRun, hosts: Iterable[str]) -> None:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(run, hosts)
+
+    monkeypatch.setattr(host_watch, "write_open_hosts", full)
+    facts = RunFacts.read(running.run)
+    close_host(open_context(running.workspace), running.run, facts, HOST, actor="operator")
+    assert left[0] < 0 and not running.is_open()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("note", [None, b"", b"{}", b"[]"])
+def test_a_host_is_not_said_to_be_closed_before_it_is(
+    running: Running, monkeypatch: pytest.MonkeyPatch, note: bytes | None
+) -> None:
+    """The proxy does not answer, and there is no note of what it lets through, or one that cannot be read."""
+    running.open()
+    monkeypatch.setattr(host_watch, "allow_hosts", lambda proxy, targets: False)
+    running.run.open_hosts.unlink()
+    if note is not None:
+        running.run.open_hosts.write_bytes(note)
+    facts = RunFacts.read(running.run)
+    with pytest.raises(Unavailable, match="threegate agent stop"):
+        close_host(open_context(running.workspace), running.run, facts, HOST, actor="operator")
+
+
+def test_a_launcher_that_was_killed_has_no_open_hosts(place: Place) -> None:
+    """Its proxy has gone with it, and so has what it noted."""
+    with ExitStack() as held:
+        running = Running(place, held)
+        running.open()
+        said = running.place.run("agent", "show", running.run.run_id, expect=0).out
+        assert f"hosts     {HOST}" in said
+    said = place.run("agent", "show", running.run.run_id, expect=0).out
+    assert HOST not in said and running.run.open_hosts.exists()
+    place.run("agent", "list", expect=0)
+    assert not running.run.open_hosts.exists() and not running.run.hosts.exists()
+    assert json.loads(place.run("agent", "show", running.run.run_id, "--json", expect=0).out)["open_hosts"] == []
 
 
 def test_bytes_that_the_claim_does_not_name_open_nothing(running: Running) -> None:

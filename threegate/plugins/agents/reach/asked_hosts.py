@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from threegate.core import durable, limits
 from threegate.core.canonical import sha256_hex
@@ -170,14 +170,14 @@ class OpenHosts:
 
 
 def withdraw_hosts(workspace: Workspace, run: AgentRun) -> None:
-    """Remove the drafts for hosts that nobody has decided about: the run that asked has ended. Raises Unavailable,
-    OSError.
+    """Remove the drafts for hosts that nobody has decided about: the run that asked has ended. One that stays cannot
+    be signed. Raises Unavailable, OSError.
     """
-    with workspace.hold(run.inbox) as inbox:
-        for made in CallLedger(workspace, run).all():
-            if made.kept:
-                with suppress(FileNotFoundError):
-                    inbox.unlink(made.file)
+    asked = [made.file for made in CallLedger(workspace, run).all() if made.kept]
+    with suppress(OSError), workspace.hold(run.inbox) as inbox:
+        for file in asked:
+            with suppress(OSError):  # the inbox is the agent's own: it may be closed, or have a folder in its place
+                inbox.unlink(file)
 
 
 def close_host(context: Context, run: AgentRun, facts: RunFacts, host: str, *, actor: str) -> None:
@@ -194,7 +194,7 @@ def close_host(context: Context, run: AgentRun, facts: RunFacts, host: str, *, a
         if host not in known.closed_hosts:
             moves.announce(held, HostClosed(run=run.run_id, host=host), actor=actor)
     until = time.monotonic() + limits.AGENT_HOST_OPEN_SECONDS
-    while host in read_open_hosts(run) and is_alive(run):
+    while is_alive(run) and ((noted := _noted_hosts(run)) is None or host in noted):
         if time.monotonic() > until:
             raise Unavailable(
                 f"{host}: is taken back, but the run's launcher does not answer; threegate agent stop {run.run_id}"
@@ -208,8 +208,15 @@ def write_open_hosts(run: AgentRun, hosts: Iterable[str]) -> None:
 
 
 def read_open_hosts(run: AgentRun) -> tuple[str, ...]:
-    """The hosts that the run's proxy lets through; none if that is not known."""
-    with suppress(OSError, ValueError, AttributeError):
-        value: Mapping[str, Any] = json.loads(durable.read_regular(run.open_hosts, max_bytes=limits.HOST_LIST_BYTES))
-        return tuple(map(str, value.get("open", ())))
-    return ()
+    """The hosts that the run's proxy lets through; none if that is not known, or the proxy has gone with its
+    launcher.
+    """
+    return (_noted_hosts(run) or ()) if is_alive(run) else ()
+
+
+def _noted_hosts(run: AgentRun) -> tuple[str, ...] | None:
+    """The hosts in the launcher's note; None if there is none that can be read."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        value = json.loads(durable.read_regular(run.open_hosts, max_bytes=limits.HOST_LIST_BYTES))
+        return tuple(map(str, value["open"]))
+    return None

@@ -53,10 +53,10 @@ class Mcp(RunningBackend):
     def problem(
         self, workspace: Workspace, index: TrailIndex, request: Request, owner: Owner | None
     ) -> tuple[str, str] | None:
-        """What is pinned is another server or tool, or takes other arguments."""
+        """What is pinned is another server or tool, or takes other arguments, or its requester may not call it."""
         from threegate.plugins.tools.requested_call import call_problem
 
-        return call_problem(workspace, index, request.action)
+        return call_problem(workspace, index, request.action, owner)
 
     def lacks(self, workspace: Workspace, settings: Settings, action: Action) -> DoctorLine | None:
         from threegate.plugins.tools.requested_call import call_lacks
