@@ -333,14 +333,9 @@ class _Placing:
         """Put it there, under the lock. Raises Unavailable, OSError."""
         if held.index.history(self._request.request_id) is not None:
             raise Unavailable(f"{self._request.request_id}: was used meanwhile; take the paths again")
-        name = self._request.file_name
         with self._context.workspace.hold(self._folders.inbox) as inbox:
-            if not isinstance(self._owner, int) or os.geteuid() == self._owner:
-                inbox.deliver(name, self._request.data, 0o644)
-            else:  # nobody reads it before it is its requester's
-                inbox.deliver(f".{name}", self._request.data, 0o644)
-                os.chown(f".{name}", self._owner, -1, dir_fd=inbox.fileno(), follow_symlinks=False)
-                inbox.rename(f".{name}", name)
+            owner = self._owner if isinstance(self._owner, int) else None
+            inbox.deliver(self._request.file_name, self._request.data, 0o644, owner=owner)
         self._placed = True
 
     def take_back(self, of: str) -> None:
