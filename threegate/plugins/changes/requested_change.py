@@ -22,7 +22,7 @@ from threegate.plugins.changes.branch_plan import BRANCHES, planned
 from threegate.plugins.changes.change_facts import ChangedPath, changed_paths, check_said, job_change
 from threegate.plugins.changes.change_tar import ChangeSet, read_change_set
 from threegate.plugins.changes.changes_section import COMMITS
-from threegate.plugins.changes.checks import check_project, moved_on
+from threegate.plugins.changes.checks import check_project, check_undo, moved_on
 from threegate.plugins.changes.commit_chain import CarriedCommit, read_commits_tar
 from threegate.plugins.changes.commit_message import commit_message, one_message
 from threegate.plugins.changes.project_repository import BranchRefused, ProjectRepository
@@ -58,7 +58,7 @@ class RequestedChange(Bound):
     def why_unfit(self) -> Refused | None:
         """Why the change cannot be made in its project now."""
         try:
-            refuse_unfit(self, "; have it proposed again, or see: threegate project redraft --help")
+            refuse_unfit(self, "; have it proposed again, or see: threegate project redraft --help", undone=False)
         except Refused as error:
             return error
         return None
@@ -141,10 +141,10 @@ def _refuse_protected(change: ChangeSet, patterns: Sequence[str]) -> None:
             raise ChangeSetError(f"{row.path}: is protected by agents.protected")
 
 
-def refuse_unfit(requested: RequestedChange, advice: str = "") -> None:
+def refuse_unfit(requested: RequestedChange, advice: str = "", *, undone: bool) -> None:
     """Refuse what could not be applied to the project as it is now. Raises Refused (project_changed, input_unfit).
 
-    `advice` says what to do where the project moved on.
+    `advice` says what to do where the project moved on. An undo (`undone`) cannot be undone itself.
     """
     place = requested.job.project
     with hold_project(place) as held:
@@ -155,6 +155,8 @@ def refuse_unfit(requested: RequestedChange, advice: str = "") -> None:
                 check_project(tree, requested.change, place.uid)
                 if place.deliver == "tree":
                     _check_groups(tree, requested.change, place)
+                    if not undone:
+                        check_undo(tree, requested.change.rows)
         except ChangeSetError as error:
             raise Refused("input_unfit", f"changes.tar: {error}") from None
         except OSError as error:
