@@ -15,7 +15,7 @@ from threegate.core import limits
 from threegate.plugins.changes.change_tar import ChangeSet, carried_bytes
 from threegate.plugins.changes.path_rules import BARE, is_workspace, link_parts, looks_bare, spelling_problems
 from threegate.plugins.changes.project_paths import collision_key
-from threegate.plugins.changes.table import LINK, ChangeSetError, Row
+from threegate.plugins.changes.table import LINK, ChangeSetError, Row, folders_above
 from threegate.plugins.changes.trees import Tree, TreeEntry, node_of
 from threegate.request.characters import has_hidden
 
@@ -124,8 +124,7 @@ def _place_problem(project: Tree, row: Row, uid: int, after: _After) -> str | No
         # A rename gives the new content to one of its names, and the others would keep the old.
         if present.kind == "file" and present.links > 1:
             return "has several names (hard links); change it by hand"
-    for depth in range(1, len(row.parts)):
-        above = "/".join(row.parts[:depth])
+    for above in folders_above(row.path):
         if above in after.changed:
             continue
         if above not in after.seen:
@@ -291,7 +290,7 @@ def fitting_rows(
             break
     else:
         raise ChangeSetError("its paths depend on each other in too many ways; propose it in parts")
-    above = {"/".join(row.parts[:depth]) for row in fitting if row.after for depth in range(1, len(row.parts))}
+    above = {folder for row in fitting if row.after for folder in folders_above(row.path)}
     if len(above) + len(fitting) + 1 >= limits.TAR_ENTRIES:
         raise ChangeSetError(f"the change is in more than {limits.TAR_ENTRIES} folders; propose it in parts")
     return fitting
@@ -305,13 +304,13 @@ def _without(rows: Sequence[Row], left_out: Container[str]) -> tuple[tuple[Row, 
     for row in rows:
         if row.path in left_out:
             gone.add(row.path)
-            stays.update(_folders_above(row.path))
+            stays.update(folders_above(row.path))
     kept: list[Row] = []
     held: list[str] = []
     for row in rows:  # a folder comes before what is in it
         if row.path in gone:
             continue
-        if row.after is not None and not gone.isdisjoint(_folders_above(row.path)):
+        if row.after is not None and not gone.isdisjoint(folders_above(row.path)):
             gone.add(row.path)
         elif row.path in stays and row.change in ("delete", "type"):
             gone.add(row.path)
@@ -319,9 +318,3 @@ def _without(rows: Sequence[Row], left_out: Container[str]) -> tuple[tuple[Row, 
         else:
             kept.append(row)
     return tuple(kept), held
-
-
-def _folders_above(path: str) -> Iterator[str]:
-    """The folders that a path is in, without the project's root."""
-    parts = path.split("/")
-    return ("/".join(parts[:depth]) for depth in range(1, len(parts)))

@@ -30,6 +30,7 @@ from threegate.plugins.changes.table import (
     Row,
     TableNode,
     count_changes,
+    folders_above,
     table_digest,
 )
 from threegate.plugins.changes.trees import Tree, TreeChanged, TreeEntry, node_of
@@ -222,7 +223,7 @@ class _Making:
         if is_repository(name):
             self.counted["git"] += self._differs_within(path, old, new)
             return False
-        if self._repositories and any(above in self._repositories for above in _above(path)):
+        if self._repositories and not self._repositories.isdisjoint(("", *folders_above(path))):
             return self._leave_within(path, old, new, "is in a bare repository")
         folder = (new or old or _NOTHING).kind == "folder"
         left = None if self._ignore is None else self._ignore.why(path, folder=folder)
@@ -349,12 +350,6 @@ class _Making:
             return True
         pieces = zip_longest(self._project.chunks(path), self._work.chunks(path))
         return any(one != other for one, other in pieces)
-
-
-def _above(path: str) -> Iterator[str]:
-    """The folders that a path is in, the project's root (the empty path) among them."""
-    parts = path.split("/")
-    return ("/".join(parts[:depth]) for depth in range(len(parts)))
 
 
 def _wanted(candidates: Iterable[str]) -> dict[str, set[str] | None]:

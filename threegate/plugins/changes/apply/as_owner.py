@@ -255,9 +255,9 @@ def _is_stopped(watch: int) -> bool:
         return False
 
 
-def become(place: ProjectPlace, parent: int) -> None:
+def become(place: ProjectPlace, project: int, parent: int) -> None:
     """Turn this process permanently into one of the project's owner that ends with its parent. Raises OSError."""
-    gid, groups = groups_of(place)
+    gid, groups = groups_of(place, project)
     # Groups before the user: after that this process may set none, and would keep root's.
     os.setgroups(groups)
     os.setresgid(gid, gid, gid)
@@ -283,7 +283,7 @@ def main() -> int:
     preload()
     place, parent = ProjectPlace(**told.pop("place")), told.pop("parent")
     exact = {path: (mode, gid) for path, (mode, gid) in told.pop("exact").items()}
-    become(place, parent)  # from here on nothing is done with root's privileges
+    become(place, told["project"], parent)  # from here on nothing is done with root's privileges
     done = obey(Order(place=place, exact=exact, stays=tuple(told.pop("stays")), **told))
     sys.stdout.write(json.dumps(asdict(done)))
     return 0
