@@ -171,9 +171,11 @@ class HeldFolder:
         finally:
             os.close(descriptor)
 
-    def deliver(self, name: str, data: bytes, mode: int = 0o600) -> None:
-        """Create a file completely and durably, or not at all. Raises FileExistsError, OSError."""
-        self._deliver(name, data, mode, replacing=False)
+    def deliver(self, name: str, data: bytes, mode: int = 0o600, *, owner: int | None = None) -> None:
+        """Create a file completely and durably, or not at all; it belongs to the account `owner`, if one is given.
+        Raises FileExistsError, OSError.
+        """
+        self._deliver(name, data, mode, owner, replacing=False)
 
     def deliver_content(self, data: bytes, mode: int = 0o644) -> bool:
         """Deliver a file under its own sha256, so that no other content can have its name; return whether it was new.
@@ -187,9 +189,9 @@ class HeldFolder:
 
     def overwrite(self, name: str, data: bytes, mode: int = 0o600) -> None:
         """Put a file there whole and durable, replacing what had the name. Only for derived files. Raises OSError."""
-        self._deliver(name, data, mode, replacing=True)
+        self._deliver(name, data, mode, None, replacing=True)
 
-    def _deliver(self, name: str, data: bytes, mode: int, *, replacing: bool) -> None:
+    def _deliver(self, name: str, data: bytes, mode: int, owner: int | None, *, replacing: bool) -> None:
         _require_one_part(name)
         temporary = self.path / f".tmp-{secrets.token_hex(8)}"
         descriptor = durable.create_at(self._descriptor, temporary.name, temporary, mode)
@@ -198,6 +200,8 @@ class HeldFolder:
                 # `open` takes the umask's bits away from the mode, and this does not.
                 os.fchmod(descriptor, mode)
                 durable.write_fd(descriptor, data, temporary)
+                if owner is not None:  # by the descriptor: at the name may be another file by now
+                    os.fchown(descriptor, owner, -1)
                 durable.sync_fd(descriptor, temporary)
             finally:
                 os.close(descriptor)

@@ -423,6 +423,8 @@ PROPOSAL_FILE_BYTES: Final = 16 * MIB
 SNAPSHOT_BYTES: Final = 256 * MIB
 SNAPSHOT_ENTRIES: Final = 20_000
 MEMORY_BYTES: Final = 16 * MIB
+MEMORY_NOTE_BYTES: Final = 4 * PROPOSAL_BYTES
+"""One note in ASCII JSON, where two bytes of a proposal become six, and the id of its request."""
 APPLY_SECONDS: Final = 600
 
 # ---- notices

@@ -15,7 +15,7 @@ from threegate.audit.audit_verify import verify_workspace
 from threegate.daemon import run_daemon
 from threegate.daemon.log import Log
 from threegate.plugins.drills.drills import place_drill, set_drills, settle_drill
-from threegate.plugins.drills.placed_drill import drills_folder, read_drill
+from threegate.plugins.drills.placed_drill import PLAN, drills_folder, read_drill
 from threegate.request.render_draft import file_name
 from threegate.review.reviewed_draft import read_draft
 
@@ -28,6 +28,15 @@ def ran(tmp_path: Path) -> Bench:
     assert run_daemon(bench.workspace, once=True, log=Log(quiet=True)) == 0
     set_drills(bench.context, Acting("alice", bench.keys["alice"]), on=True)
     return bench
+
+
+def test_a_plan_whose_name_is_not_a_text_is_no_drill(ran: Bench) -> None:
+    drill = place_drill(ran.context, chance=Random(7))
+    assert drill is not None
+    plan = drills_folder(ran.workspace) / PLAN
+    plan.write_text(plan.read_text().replace(f'"{drill.name}"', "5"))
+    assert read_drill(ran.workspace) is None
+    assert settle_drill(ran.context) == "lost"
 
 
 def test_names_that_were_taken_before_keep_no_drill_away(ran: Bench) -> None:

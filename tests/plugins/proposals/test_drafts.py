@@ -179,6 +179,9 @@ def test_a_lane_makes_a_draft_that_is_derived_again(
         derive_again(first.draft, data, {**first.inputs, "extra": b""}, settings=settings)
     with pytest.raises(Refused):
         derive_again(b"", data, first.inputs, settings=settings)
+    no_moment = re.sub(rb"created_utc: (\"?)[0-9]{4}-..-..", rb"created_utc: \g<1>2026-99-99", first.draft)
+    with pytest.raises(Refused):
+        derive_again(no_moment, data, first.inputs, settings=settings)
 
 
 def test_an_argument_more_or_less_is_another_draft(place: tuple[Settings, Workspace]) -> None:

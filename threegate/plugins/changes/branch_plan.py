@@ -22,7 +22,7 @@ from threegate.plugins.changes.commit_chain import CarriedCommit
 from threegate.plugins.changes.git_objects import Entry, object_id, tree_entries
 from threegate.plugins.changes.project_repository import BranchRefused, ObjectStore, ProjectRepository
 from threegate.plugins.changes.stored_form import Stored, how_stored, stored_bytes
-from threegate.plugins.changes.table import EXECUTABLE, FILE, LINK, Row, TableNode
+from threegate.plugins.changes.table import EXECUTABLE, FILE, LINK, Row, TableNode, folders_above
 from threegate.plugins.changes.trees import Tree
 
 BRANCHES: Final = "threegate"
@@ -151,7 +151,7 @@ class _Planning:
         if same:
             yield f"{same} changed paths are the same to git and not in the commit"
         folders = {row.path for row in self._change.rows if row.before is None and row.after and row.after.folder}
-        filled = {"/".join(path.split("/")[:depth]) for path in entries for depth in range(1, path.count("/") + 1)}
+        filled = {folder for path in entries for folder in folders_above(path)}
         if empty := len(folders - filled):
             yield f"{empty} empty folders are not in the commit, because git keeps none"
 
@@ -251,7 +251,7 @@ class _Planning:
 
     def _forms(self, top: str, paths: list[str], leaves: list[Row]) -> tuple[dict[str, Stored], dict[str, Stored]]:
         """How each path is stored before and after these rows. Raises BranchRefused if a program decides that."""
-        folders = {"/".join(path.split("/")[:depth]) for path in paths for depth in range(path.count("/") + 1)}
+        folders = {"", *(folder for path in paths for folder in folders_above(path))}
         files: dict[str, bytes] = {}
         for folder in folders:
             name = f"{folder}/{_ATTRIBUTES}" if folder else _ATTRIBUTES
@@ -305,13 +305,15 @@ class _Planning:
     # ---- trees
 
     def _entries(self, tree: str) -> dict[bytes, Entry]:
-        if tree not in self._read and tree in self._new:
-            self._read[tree] = tree_entries(self._new[tree], self._raw)
         if tree not in self._read:
-            kind, data = self._store.read(tree, limits.TREE_OBJECT_BYTES)
-            if kind != "tree":
-                raise BranchRefused(f"the project's repository has no tree {tree}; try: git fsck")
-            self._read[tree] = tree_entries(data, self._raw)
+            data = self._new.get(tree)
+            kind, data = ("tree", data) if data is not None else self._store.read(tree, limits.TREE_OBJECT_BYTES)
+            try:
+                if kind != "tree":
+                    raise ValueError(kind)
+                self._read[tree] = tree_entries(data, self._raw)
+            except ValueError:
+                raise BranchRefused(f"the project's repository has no valid tree {tree}; try: git fsck") from None
         return self._read[tree]
 
     def _find(self, tree: str, path: str) -> Entry | None:

@@ -59,6 +59,10 @@ class ChangeSet:
         stream.seek(offset)
         return stream.read(size)
 
+    def content(self, stream: BinaryIO, path: str) -> bytes:
+        """The bytes of a file, or the target of a link, after the change."""
+        return self.targets[path].encode() if path in self.targets else self.read(stream, path)
+
 
 def carried_bytes() -> int:
     """What the files of one change may have together."""

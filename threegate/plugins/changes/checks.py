@@ -7,14 +7,19 @@ what the change was made from; any other problem refuses the change set whatever
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from typing import Final
 
 from threegate.core import limits
-from threegate.plugins.changes.change_tar import ChangeSet
+from threegate.plugins.changes.change_tar import ChangeSet, carried_bytes
 from threegate.plugins.changes.path_rules import BARE, is_workspace, link_parts, looks_bare, spelling_problems
 from threegate.plugins.changes.project_paths import collision_key
-from threegate.plugins.changes.table import LINK, ChangeSetError, Row
+from threegate.plugins.changes.table import LINK, ChangeSetError, Row, folders_above
 from threegate.plugins.changes.trees import Tree, TreeEntry, node_of
+from threegate.request.characters import has_hidden
+
+_NO_UNDO: Final = "which an undo could not make again"
 
 
 def moved_on(project: Tree, rows: Sequence[Row]) -> tuple[str, ...]:
@@ -119,8 +124,7 @@ def _place_problem(project: Tree, row: Row, uid: int, after: _After) -> str | No
         # A rename gives the new content to one of its names, and the others would keep the old.
         if present.kind == "file" and present.links > 1:
             return "has several names (hard links); change it by hand"
-    for depth in range(1, len(row.parts)):
-        above = "/".join(row.parts[:depth])
+    for above in folders_above(row.path):
         if above in after.changed:
             continue
         if above not in after.seen:
@@ -142,6 +146,57 @@ def _check_link(path: str, target: str, after: _After) -> None:
             raise ChangeSetError(f"{path}: is a link over another link")
     if after.is_workspace("/".join(parts)) or (after.closed(parts) or "").endswith("workspace"):
         raise ChangeSetError(f"{path}: is a link into a workspace")
+
+
+def link_problem(tree: Tree, path: str) -> str | None:
+    """Why a link of a tree cannot be in a change set. Raises OSError."""
+    try:
+        target = tree.target(path).decode("utf-8")
+        parts = link_parts(path, target)
+    except UnicodeDecodeError:
+        return "is a link to a name that is not UTF-8"
+    except ChangeSetError as error:
+        return str(error).partition(": ")[2]
+    if has_hidden(target) or {"\n", "\t", "\\"} & set(target) or len(target) > limits.TAR_PATH_BYTES // 4:
+        return "is a link to a name with hidden characters, or to a long one"
+    for depth in range(1, len(parts) + 1):
+        passed = tree.look("/".join(parts[:depth]))
+        if passed is not None and passed.kind == "link":
+            return "is a link over another link"
+    return None
+
+
+def undo_problems(project: Tree, rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    """The paths of what is in the project and could not be in the change set of an undo, each with the reason. Raises
+    OSError.
+    """
+    keys: dict[str, Counter[str]] = {}
+    for row in rows:
+        if row.before is None:
+            continue
+        if row.before.mode == LINK and (problem := link_problem(project, row.path)) is not None:
+            yield row.path, f"{problem} in the project, {_NO_UNDO}"
+        if row.after is None:
+            folder, _, name = row.path.rpartition("/")
+            if folder not in keys:
+                keys[folder] = Counter(map(collision_key, project.names(folder)))
+            if keys[folder][collision_key(name)] > 1:
+                yield row.path, f"differs from another name in case or Unicode form only, {_NO_UNDO}"
+
+
+def check_undo(project: Tree, rows: Sequence[Row]) -> None:
+    """Refuse a change of files that could not be undone. Raises ChangeSetError, OSError."""
+    for path, problem in undo_problems(project, rows):
+        raise ChangeSetError(f"{path}: {problem}")
+    kept = 0
+    for row in rows:
+        present = project.look(row.path) if row.before is not None and row.before.file else None
+        kept += 0 if present is None else present.size
+        if kept > carried_bytes():
+            raise ChangeSetError(
+                f"{row.path}: what is replaced and deleted has more than {carried_bytes() // limits.MIB} MiB, which "
+                "are not kept for an undo; change it by hand"
+            )
 
 
 class _After:
@@ -226,12 +281,16 @@ def fitting_rows(
             for path in held:
                 leave(path, "would replace a folder in which something stays")
         targets = {row.path: target(row.path) for row in fitting if row.after is not None and row.after.mode == LINK}
-        found = dict(spelling_problems(fitting, targets)) or dict(project_problems(project, fitting, targets, uid))
+        found = (
+            dict(spelling_problems(fitting, targets))
+            or dict(project_problems(project, fitting, targets, uid))
+            or dict(undo_problems(project, fitting))
+        )
         if not found:
             break
     else:
         raise ChangeSetError("its paths depend on each other in too many ways; propose it in parts")
-    above = {"/".join(row.parts[:depth]) for row in fitting if row.after for depth in range(1, len(row.parts))}
+    above = {folder for row in fitting if row.after for folder in folders_above(row.path)}
     if len(above) + len(fitting) + 1 >= limits.TAR_ENTRIES:
         raise ChangeSetError(f"the change is in more than {limits.TAR_ENTRIES} folders; propose it in parts")
     return fitting
@@ -245,13 +304,13 @@ def _without(rows: Sequence[Row], left_out: Container[str]) -> tuple[tuple[Row, 
     for row in rows:
         if row.path in left_out:
             gone.add(row.path)
-            stays.update(_folders_above(row.path))
+            stays.update(folders_above(row.path))
     kept: list[Row] = []
     held: list[str] = []
     for row in rows:  # a folder comes before what is in it
         if row.path in gone:
             continue
-        if row.after is not None and not gone.isdisjoint(_folders_above(row.path)):
+        if row.after is not None and not gone.isdisjoint(folders_above(row.path)):
             gone.add(row.path)
         elif row.path in stays and row.change in ("delete", "type"):
             gone.add(row.path)
@@ -259,9 +318,3 @@ def _without(rows: Sequence[Row], left_out: Container[str]) -> tuple[tuple[Row, 
         else:
             kept.append(row)
     return tuple(kept), held
-
-
-def _folders_above(path: str) -> Iterator[str]:
-    """The folders that a path is in, without the project's root."""
-    parts = path.split("/")
-    return ("/".join(parts[:depth]) for depth in range(1, len(parts)))

@@ -35,9 +35,7 @@ class CarriedCommit:
 
     def content(self, path: str) -> bytes:
         """The bytes of a file, or the target of a link, after this commit."""
-        if path in self.change.targets:
-            return self.change.targets[path].encode()
-        return self.change.read(io.BytesIO(self.data), path)
+        return self.change.content(io.BytesIO(self.data), path)
 
 
 def commits_tar(commits: Sequence[tuple[str, bytes]]) -> bytes:

@@ -18,9 +18,9 @@ from typing import Final, Literal
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
 from threegate.plugins.changes.change_tar import carried_bytes, change_tar, refuse_too_large
-from threegate.plugins.changes.checks import fitting_rows
+from threegate.plugins.changes.checks import fitting_rows, link_problem
 from threegate.plugins.changes.ignored import IgnoreRules, Ignoring
-from threegate.plugins.changes.path_rules import BARE, is_repository, link_parts, looks_bare, path_problem
+from threegate.plugins.changes.path_rules import BARE, is_repository, looks_bare, path_problem
 from threegate.plugins.changes.project_paths import collision_key
 from threegate.plugins.changes.table import (
     FOLDER,
@@ -30,10 +30,10 @@ from threegate.plugins.changes.table import (
     Row,
     TableNode,
     count_changes,
+    folders_above,
     table_digest,
 )
 from threegate.plugins.changes.trees import Tree, TreeChanged, TreeEntry, node_of
-from threegate.request.characters import has_hidden
 
 _NOTHING: Final = TreeEntry("file")
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -118,24 +118,6 @@ def refuse_exhausted(error: OSError) -> None:
 def utf_8(path: str) -> str:
     """A path as text that can be written: bytes that are not UTF-8 are escaped."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-def _link_problem(tree: Tree, path: str) -> str | None:
-    """Why a link of a tree is not carried."""
-    try:
-        target = tree.target(path).decode("utf-8")
-        parts = link_parts(path, target)
-    except UnicodeDecodeError:
-        return "is a link to a name that is not UTF-8"
-    except ChangeSetError as error:
-        return str(error).partition(": ")[2]
-    if has_hidden(target) or {"\n", "\t", "\\"} & set(target) or len(target) > limits.TAR_PATH_BYTES // 4:
-        return "is a link to a name with hidden characters, or to a long one"
-    for depth in range(1, len(parts) + 1):
-        passed = tree.look("/".join(parts[:depth]))
-        if passed is not None and passed.kind == "link":
-            return "is a link over another link"
-    return None
 
 
 def _content(work: Tree, row: Row) -> bytes:
@@ -241,7 +223,7 @@ class _Making:
         if is_repository(name):
             self.counted["git"] += self._differs_within(path, old, new)
             return False
-        if self._repositories and any(above in self._repositories for above in _above(path)):
+        if self._repositories and not self._repositories.isdisjoint(("", *folders_above(path))):
             return self._leave_within(path, old, new, "is in a bare repository")
         folder = (new or old or _NOTHING).kind == "folder"
         left = None if self._ignore is None else self._ignore.why(path, folder=folder)
@@ -298,10 +280,8 @@ class _Making:
         """A file or link on both sides, or on one."""
         if not self._differs(path, old, new):
             return True
-        if new is not None and new.kind == "link" and (problem := _link_problem(self._work, path)) is not None:
+        if new is not None and new.kind == "link" and (problem := link_problem(self._work, path)) is not None:
             return self._leave(path, problem)
-        if old is not None and old.kind == "link" and (problem := _link_problem(self._project, path)) is not None:
-            return self._leave(path, f"{problem} in the project, which an undo could not make again")
         if new is not None and new.kind == "file":
             self._carried += new.size
             refuse_too_large(path, self._carried)
@@ -370,12 +350,6 @@ class _Making:
             return True
         pieces = zip_longest(self._project.chunks(path), self._work.chunks(path))
         return any(one != other for one, other in pieces)
-
-
-def _above(path: str) -> Iterator[str]:
-    """The folders that a path is in, the project's root (the empty path) among them."""
-    parts = path.split("/")
-    return ("/".join(parts[:depth]) for depth in range(len(parts)))
 
 
 def _wanted(candidates: Iterable[str]) -> dict[str, set[str] | None]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from threegate.core import limits
 from threegate.plugins.changes.project_paths import collision_key, folded, is_environment, is_guard, is_own
-from threegate.plugins.changes.table import LINK, ChangeSetError, Row
+from threegate.plugins.changes.table import LINK, ChangeSetError, Row, folders_above
 from threegate.request.characters import has_hidden
 
 _REPOSITORIES: Final = frozenset(
@@ -107,7 +107,7 @@ def spelling_problems(rows: Sequence[Row], targets: Mapping[str, str]) -> Iterat
                 yield row.path, str(error).removeprefix(f"{row.path}: ")
     by_path = {row.path: row for row in rows}
     for row in rows:
-        above = [by_path.get("/".join(row.parts[:depth])) for depth in range(1, len(row.parts))]
+        above = [by_path.get(folder) for folder in folders_above(row.path)]
         if row.after is not None and any(item and not (item.after and item.after.folder) for item in above):
             yield row.path, "is added below a path that is not a folder afterwards"
         if row.before is not None and any(item and not (item.before and item.before.folder) for item in above):

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from threegate.core import durable, limits
+from threegate.core.held_folder import hold_path
 from threegate.plugins.changes.project_paths import PathBlocked, ProjectPath, is_own, is_protected, read_path
 from threegate.request.characters import has_hidden
 
@@ -57,9 +58,10 @@ class Project:
         if not root:
             raise ProjectError("no project is set; put its absolute path into project.root of threegate.toml")
         path = Path(root)
-        if not path.is_absolute() or not path.is_dir():
-            raise ProjectError("project.root of threegate.toml is not the absolute path of a folder; fix it")
-        return cls(path.resolve())
+        with suppress(OSError):  # a folder above may be closed
+            if path.is_absolute() and path.is_dir():
+                return cls(path.resolve())
+        raise ProjectError("project.root of threegate.toml is not the absolute path of a folder; fix it")
 
     def resolve(self, path: ProjectPath, *, writing: bool = False) -> ProjectPath:
         """Follow every link of a path. Raises PathBlocked if it leaves the project or reaches a path that is
@@ -107,18 +109,15 @@ class Project:
     @contextmanager
     def folder(self, parts: tuple[str, ...]) -> Iterator[int]:
         """A descriptor of a folder, opened part by part without following links. Raises ProjectError."""
-        descriptor = os.open(self.root, _FOLDER_FLAGS)
         try:
+            held = hold_path(self.root)
             for part in parts:
-                try:
-                    following = os.open(part, _FOLDER_FLAGS, dir_fd=descriptor)
-                except OSError as error:
-                    raise ProjectError(f"the folder cannot be opened ({error.strerror})") from None
-                os.close(descriptor)
-                descriptor = following
-            yield descriptor
-        finally:
-            os.close(descriptor)
+                with held:
+                    held = held.folder(part)
+        except OSError as error:
+            raise ProjectError(f"the folder cannot be opened ({error.strerror})") from None
+        with held:
+            yield held.fileno()
 
     def read(self, path: ProjectPath, *, max_bytes: int) -> bytes | None:
         """The bytes of a file with one name, None if it does not exist. Raises ProjectError."""
@@ -140,7 +139,10 @@ class Project:
         Protected folders are named and not entered unless requested; ThreeGate's own are left out. Raises ProjectError.
         """
         with self.folder(start) as descriptor:
-            yield from self._walk(descriptor, start, depth, into_protected)
+            try:
+                yield from self._walk(descriptor, start, depth, into_protected)
+            except OSError as error:
+                raise ProjectError(f"a folder changed while it was read, or is closed ({error.strerror})") from None
 
     def _walk(
         self, descriptor: int, start: tuple[str, ...], depth: int | None, into_protected: bool
@@ -160,10 +162,7 @@ class Project:
             yield entry, descriptor
             enter = kind == "folder" and (into_protected or not entry.protected)
             if enter and (depth is None or depth > 0):
-                try:
-                    below = os.open(name, _FOLDER_FLAGS, dir_fd=descriptor)
-                except OSError as error:
-                    raise ProjectError(f"a folder changed while it was read ({error.strerror})") from None
+                below = os.open(name, _FOLDER_FLAGS, dir_fd=descriptor)
                 try:
                     yield from self._walk(below, parts, None if depth is None else depth - 1, into_protected)
                 finally:

@@ -43,12 +43,13 @@ def read_projects(workspace: Workspace) -> tuple[ProjectPlace, ...]:
         found = tuple(ProjectPlace(**row) for row in rows)
         if any(item.deliver not in DELIVERIES for item in found):
             raise ValueError("a project is delivered in an unknown way")
+        rendered = render_projects(found)
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"{path}: cannot be read ({error}); restore it, or register the projects again") from None
     # The trail has the digest of exactly what we render.
-    if render_projects(found) != data:
+    if rendered != data:
         raise InvalidInput(f"{path}: was changed by hand; restore it, or register the projects again")
     return found
 
@@ -112,13 +113,15 @@ def project_problem(workspace: Workspace, name: str) -> tuple[str, str] | None:
     return None
 
 
-def groups_of(place: ProjectPlace) -> tuple[int, list[int]]:
-    """The group of the project's owner, and all groups that the account is a member of. Raises OSError."""
+def groups_of(place: ProjectPlace, project: int) -> tuple[int, list[int]]:
+    """The group of the project's owner, and all groups that the account is a member of. An account without an entry has
+    the group of the open `project`. Raises OSError.
+    """
     try:
         entry = pwd.getpwuid(place.uid)
         return entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid)
     except KeyError:
-        return os.stat(place.path).st_gid, []
+        return os.fstat(project).st_gid, []
 
 
 def hold_project(place: ProjectPlace) -> HeldFolder:

@@ -190,10 +190,8 @@ def _merged(merging: _Merging, reviewed: ReviewedDraft, change: RequestedChange)
 
 
 def _content(merging: _Merging, change: ChangeSet, stream: BinaryIO, row: Row) -> bytes:
-    if row.path in change.targets:
-        return change.targets[row.path].encode()
     found = merging.content.get(row.path)
-    return change.read(stream, row.path) if found is None else found
+    return change.content(stream, row.path) if found is None else found
 
 
 def _request(

@@ -11,25 +11,26 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from threegate.core.errors import InvalidInput, Refused
+from threegate.core.held_folder import HeldFolder
 from threegate.plugins.changes.action import BoundChange, JobBranch, JobChange, ProjectChange, ProjectPlace
 from threegate.plugins.changes.branch_plan import BRANCHES, planned
 from threegate.plugins.changes.change_facts import ChangedPath, changed_paths, check_said, job_change
 from threegate.plugins.changes.change_tar import ChangeSet, read_change_set
 from threegate.plugins.changes.changes_section import COMMITS
-from threegate.plugins.changes.checks import check_project, moved_on
+from threegate.plugins.changes.checks import check_project, check_undo, moved_on
 from threegate.plugins.changes.commit_chain import CarriedCommit, read_commits_tar
 from threegate.plugins.changes.commit_message import commit_message, one_message
 from threegate.plugins.changes.project_repository import BranchRefused, ProjectRepository
 from threegate.plugins.changes.projects import find_project, groups_of, hold_project
 from threegate.plugins.changes.protected_paths import ProtectedPaths
 from threegate.plugins.changes.section import AgentsSettings
-from threegate.plugins.changes.table import ChangeSetError
+from threegate.plugins.changes.table import ChangeSetError, Row
 from threegate.plugins.changes.taken_parts import job_part
 from threegate.plugins.changes.trees import HeldTree
 from threegate.request.backend import Binding, Bound
@@ -58,7 +59,7 @@ class RequestedChange(Bound):
     def why_unfit(self) -> Refused | None:
         """Why the change cannot be made in its project now."""
         try:
-            refuse_unfit(self, "; have it proposed again, or see: threegate project redraft --help")
+            refuse_unfit(self, "; have it proposed again, or see: threegate project redraft --help", undone=False)
         except Refused as error:
             return error
         return None
@@ -141,38 +142,55 @@ def _refuse_protected(change: ChangeSet, patterns: Sequence[str]) -> None:
             raise ChangeSetError(f"{row.path}: is protected by agents.protected")
 
 
-def refuse_unfit(requested: RequestedChange, advice: str = "") -> None:
+def refuse_unfit(requested: RequestedChange, advice: str = "", *, undone: bool) -> None:
     """Refuse what could not be applied to the project as it is now. Raises Refused (project_changed, input_unfit).
 
-    `advice` says what to do where the project moved on.
+    `advice` says what to do where the project moved on. An undo (`undone`) cannot be undone itself.
     """
-    place = requested.job.project
+    change = requested.change
+    refuse_unfit_change(requested.job.project, change.rows, lambda: change, advice=advice, undone=undone)
+    if requested.unfit is not None:
+        raise requested.unfit
+
+
+def refuse_unfit_change(
+    place: ProjectPlace,
+    rows: Sequence[Row],
+    read: Callable[[], ChangeSet],
+    *,
+    what: str = "changes.tar",
+    advice: str,
+    undone: bool = False,
+) -> None:
+    """The same for the rows of a change set, which is only read where the project has not moved on. `what` is said
+    before why it does not fit.
+    """
     with hold_project(place) as held:
         tree = HeldTree(held)
         try:
-            moved = moved_on(tree, requested.change.rows)
+            moved = moved_on(tree, rows)
             if not moved:
-                check_project(tree, requested.change, place.uid)
+                check_project(tree, read(), place.uid)
                 if place.deliver == "tree":
-                    _check_groups(tree, requested.change, place)
+                    _check_groups(held, rows, place)
+                    if not undone:
+                        check_undo(tree, rows)
         except ChangeSetError as error:
-            raise Refused("input_unfit", f"changes.tar: {error}") from None
+            raise Refused("input_unfit", f"{what}: {error}") from None
         except OSError as error:
             raise Refused("project_changed", f"{place.path}: cannot be read ({error.strerror or error})") from None
     if moved:
         more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
         raise Refused("project_changed", f"{moved[0]}{more}: the project moved on since the change was made{advice}")
-    if requested.unfit is not None:
-        raise requested.unfit
 
 
-def _check_groups(tree: HeldTree, change: ChangeSet, place: ProjectPlace) -> None:
+def _check_groups(project: HeldFolder, rows: Sequence[Row], place: ProjectPlace) -> None:
     """Refuse to replace a file whose group its owner cannot give to the new one. Raises ChangeSetError, OSError."""
-    gid, groups = groups_of(place)
+    gid, groups = groups_of(place, project.fileno())
     allowed = {gid, *groups, *(os.getgroups() if place.uid == os.geteuid() else ())}
-    replaced = (row for row in change.rows if row.before is not None and row.after is not None and row.after.file)
+    replaced = (row for row in rows if row.before is not None and row.after is not None and row.after.file)
     for row in replaced:
-        present = tree.look(row.path)
+        present = HeldTree(project).look(row.path)
         if present is not None and present.kind == "file" and present.gid not in allowed:
             raise ChangeSetError(f"{row.path}: its owner is not a member of its group ({present.gid}); change that")
 

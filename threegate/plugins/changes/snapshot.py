@@ -95,8 +95,7 @@ def _add_git(archive: tarfile.TarFile, project: Project, sizes: Counter[str], co
     with project.folder(()) as top:
         if ".git" not in os.listdir(top):
             raise ProjectError("the project is not a git repository of its own; git proposals need one")
-    folders = [ProjectEntry((".git",), "folder", 0, False)]
-    _add(archive, folders[0], -1, sizes, count + 1)
+    _add(archive, ProjectEntry((".git",), "folder", 0, False), -1, sizes, count + 1)
     for number, (entry, folder) in enumerate(project.walk((".git",), into_protected=True), start=count + 2):
         inner = entry.parts[1:]
         if inner[0] not in _GIT_FILES | _GIT_FOLDERS or inner[-1] in _GIT_LEFT_OUT:

@@ -159,6 +159,12 @@ def same_bytes(rows: Iterable[Row]) -> Iterator[tuple[Row, Row]]:
         come = left
 
 
+def folders_above(path: str) -> Iterator[str]:
+    """The folders that a path is in, the highest first, without the project's root."""
+    parts = path.split("/")
+    return ("/".join(parts[:depth]) for depth in range(1, len(parts)))
+
+
 def _order(row: Row) -> tuple[str, ...]:
     return row.parts  # by parts, so that a folder comes right before what is in it
 

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from threegate.acts.reject import end_draft, refuse_placed
 from threegate.acts.retry import free_file_name
@@ -34,12 +34,9 @@ from threegate.plugins.changes.action import JobPart
 from threegate.plugins.changes.change_draft import said_changes
 from threegate.plugins.changes.change_tar import ChangeSet, change_tar, read_change_set
 from threegate.plugins.changes.changes_section import ARCHIVE, COMMITS
-from threegate.plugins.changes.checks import check_project, moved_on
-from threegate.plugins.changes.projects import hold_project
-from threegate.plugins.changes.requested_change import RequestedChange, change_of
-from threegate.plugins.changes.table import ChangeSetError, Row, table_digest
+from threegate.plugins.changes.requested_change import RequestedChange, change_of, refuse_unfit_change
+from threegate.plugins.changes.table import Row, folders_above, table_digest
 from threegate.plugins.changes.taken_parts import as_recorded
-from threegate.plugins.changes.trees import HeldTree
 from threegate.request.model import InputFile, Request
 from threegate.request.render_draft import render_request, slug_of
 from threegate.review.reviewed_draft import SUPERSEDED, ReviewedDraft
@@ -93,8 +90,14 @@ def take_part(
     _refuse_other_account(name, reviewed.owner)
     rows = chosen_rows(change.change, only=only, without=without)
     with reviewed.inputs[0].open() as stream:
-        data = change_tar(rows, lambda row: _content(change.change, stream, row))
-    _refuse_unfit(change, rows, data)
+        data = change_tar(rows, lambda row: change.change.content(stream, row.path))
+    refuse_unfit_change(
+        change.job.project,
+        rows,
+        lambda: read_change_set(data),
+        what="without the other paths",
+        advice="; take the other paths, or see: threegate project redraft --help",
+    )
     taken_paths = {row.path for row in rows}
     left = tuple(row.path for row in change.change.rows if row.path not in taken_paths)
     part = _part(reviewed.request, change.job.part, rows, left)
@@ -118,11 +121,12 @@ def take_part(
     with context.workspace.hold(folders.files) as files:
         files.deliver_content(data)
     placing = _Placing(context, folders, request, reviewed.owner)
+    told = f"{part.paths} of {part.of} paths are the draft {request.request_id} now; the others were left out"
     try:
         end_draft(
             context,
             reviewed.draft,
-            payloads.Rejected(reason=SUPERSEDED, message=_told(part, request.request_id), part=taken),
+            payloads.Rejected(reason=SUPERSEDED, message=told, part=taken),
             by=by,
             kind=TAKE,
             about=about,
@@ -156,8 +160,8 @@ def chosen_rows(change: ChangeSet, *, only: Sequence[str] = (), without: Sequenc
     if bool(only) == bool(without):
         raise InvalidInput("name the paths to take, or the paths to leave with --without")
     named = {_plain(path): path for path in only or without}
-    inside = {row.path for row in change.rows if not named.keys().isdisjoint((row.path, *_folders_above(row.path)))}
-    known = {row.path for row in change.rows}.union(*(_folders_above(path) for path in inside))
+    inside = {row.path for row in change.rows if not named.keys().isdisjoint((row.path, *folders_above(row.path)))}
+    known = {row.path for row in change.rows}.union(*(folders_above(path) for path in inside))
     for path, given in named.items():
         if path not in known:
             raise InvalidInput(f"{given}: the change has no such path; its paths are listed by: threegate show ID")
@@ -182,17 +186,12 @@ def _is_below(folder: str, path: str) -> bool:
     return path.startswith(f"{folder}/")
 
 
-def _folders_above(path: str) -> Iterable[str]:
-    parts = path.split("/")
-    return ("/".join(parts[:depth]) for depth in range(1, len(parts)))
-
-
 def _with_folders(rows: Sequence[Row], wanted: Collection[str]) -> set[str]:
     """The wanted paths, with the folders that are made for them, and without those that would be made for nothing."""
     made = {row.path for row in rows if row.before is None and row.after is not None and row.after.folder}
-    filled = {above for row in rows for above in _folders_above(row.path)}
+    filled = {above for row in rows for above in folders_above(row.path)}
     chosen = {path for path in wanted if path not in made or path not in filled}
-    return chosen | {above for path in chosen for above in _folders_above(path) if above in made}
+    return chosen | {above for path in chosen for above in folders_above(path) if above in made}
 
 
 def _refuse_split(change: ChangeSet, chosen: Collection[str]) -> None:
@@ -243,32 +242,6 @@ def _together(change: ChangeSet) -> Iterable[_Together]:
 # ---- the new draft
 
 
-def _content(change: ChangeSet, stream: BinaryIO, row: Row) -> bytes:
-    return change.targets[row.path].encode() if row.path in change.targets else change.read(stream, row.path)
-
-
-def _refuse_unfit(change: RequestedChange, rows: Sequence[Row], data: bytes) -> None:
-    """Refuse a part that could not be applied to the project as it is now. Raises Refused."""
-    place = change.job.project
-    with hold_project(place) as held:
-        tree = HeldTree(held)
-        try:
-            moved = moved_on(tree, rows)
-            if not moved:
-                check_project(tree, read_change_set(data), place.uid)
-        except ChangeSetError as error:
-            raise Refused("input_unfit", f"without the other paths: {error}") from None
-        except OSError as error:
-            raise Refused("project_changed", f"{place.path}: cannot be read ({error.strerror or error})") from None
-    if moved:
-        more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
-        raise Refused(
-            "project_changed",
-            f"{moved[0]}{more}: the project moved on since the change was made; take the other paths, or see: "
-            "threegate project redraft --help",
-        )
-
-
 def _part(old: Request, whole: JobPart | None, rows: Sequence[Row], left: Sequence[str]) -> JobPart:
     """Which part of what was first proposed this is: a part of a part is a part of the whole."""
     named: list[str] = []
@@ -280,11 +253,6 @@ def _part(old: Request, whole: JobPart | None, rows: Sequence[Row], left: Sequen
         named.append(path)
     root, of = (old.request_id, len(rows) + len(left)) if whole is None else (whole.root, whole.of)
     return JobPart(root, len(rows), of, tuple(named))
-
-
-def _told(part: JobPart, request_id: str) -> str:
-    """What the trail and the requester read about it, in one line."""
-    return f"{part.paths} of {part.of} paths are the draft {request_id} now; the others were left out"
 
 
 def _request(
@@ -333,14 +301,9 @@ class _Placing:
         """Put it there, under the lock. Raises Unavailable, OSError."""
         if held.index.history(self._request.request_id) is not None:
             raise Unavailable(f"{self._request.request_id}: was used meanwhile; take the paths again")
-        name = self._request.file_name
         with self._context.workspace.hold(self._folders.inbox) as inbox:
-            if not isinstance(self._owner, int) or os.geteuid() == self._owner:
-                inbox.deliver(name, self._request.data, 0o644)
-            else:  # nobody reads it before it is its requester's
-                inbox.deliver(f".{name}", self._request.data, 0o644)
-                os.chown(f".{name}", self._owner, -1, dir_fd=inbox.fileno(), follow_symlinks=False)
-                inbox.rename(f".{name}", name)
+            owner = self._owner if isinstance(self._owner, int) else None
+            inbox.deliver(self._request.file_name, self._request.data, 0o644, owner=owner)
         self._placed = True
 
     def take_back(self, of: str) -> None:

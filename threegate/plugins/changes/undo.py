@@ -106,7 +106,7 @@ def plan_undo(context: Context, request_id: str) -> UndoPlan:
     asked = ProjectChange(journal.place.name, said_changes(left.rows, left.sha256))
     action = asked.bound(job_change(paths, left, journal.place))
     requested = RequestedChange(action=action, change=left, paths=paths)
-    refuse_unfit(requested)
+    refuse_unfit(requested, undone=True)
     about |= {"originals_sha256": change.sha256, **({"stays": sorted(stays)} if stays else {})}
     return UndoPlan(request_id, journal.place, requested, copy, journal.plan, stays, about)
 

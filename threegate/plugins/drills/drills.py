@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random, SystemRandom
-from typing import Any, Final
+from typing import Final
 
 from threegate.acts.signed_acts import checked_act, sign_act
 from threegate.acts.signing_key import Acting
@@ -55,16 +55,11 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _MODE = 0o600
 
 
-def drills_about(on: bool) -> Mapping[str, Any]:
-    """What the signed act states."""
-    return {"drills": "on" if on else "off"}
-
-
 def set_drills(context: Context, acting: Acting, *, on: bool) -> None:
     """Consent to drills, or end them; an open drill is withdrawn. Raises Refused, InvalidInput, Unavailable,
     TrailError.
     """
-    about = drills_about(on)
+    about = {"drills": "on" if on else "off"}
     signed = sign_act(context, acting, DRILL, about)
     with context.trail.locked() as held:
         actor, act = checked_act(context, held, signed, DRILL, about)

@@ -138,9 +138,9 @@ def read_drill(workspace: Workspace) -> Drill | None:
     try:
         data = durable.read_regular(drills_folder(workspace) / PLAN, max_bytes=limits.DRILL_PLAN_BYTES)
         drill = Drill(**json.loads(data))
+        ok = is_request_name(drill.name) and (drill.folder == "inbox" or is_agent_run_id(drill.folder))
     except (OSError, ValueError, TypeError):
         return None
-    ok = is_request_name(drill.name) and (drill.folder == "inbox" or is_agent_run_id(drill.folder))
     return drill if ok and drill.file(workspace).is_file() else None
 
 

@@ -79,7 +79,7 @@ class DraftPlan:
 
     def files(self, verdict: AllowedProposal, proposal_sha256: str) -> dict[str, bytes]:
         """Its input files besides the primary ones."""
-        return {**self.derived, "args.json": given_bytes(verdict, self, proposal_sha256)}
+        return {**self.derived, "args.json": _given_bytes(verdict, self, proposal_sha256)}
 
     def draft(self, words: DraftWords, file_name: str, inputs: Mapping[str, bytes]) -> bytes:
         """The request file."""
@@ -140,7 +140,7 @@ class ChangePlan:
         ).data
 
 
-def given_bytes(verdict: AllowedProposal, plan: DraftPlan, proposal_sha256: str) -> bytes:
+def _given_bytes(verdict: AllowedProposal, plan: DraftPlan, proposal_sha256: str) -> bytes:
     """args.json: the proposal's own words and the program's arguments, sorted so that it can be derived again."""
     proposal = verdict.proposal
     # The program reads these words as data; they never become part of its code.

@@ -111,18 +111,19 @@ def _notes(_verdict: AllowedProposal, sources: ProposalSources) -> dict[str, byt
         if total > limits.MEMORY_BYTES:
             raise ProjectError("there are too many notes to search; prune tool-exec/memory/")
         for number, line in enumerate(data.splitlines(), start=1):
-            lines.append(_note_line(line, path.name, number))
-    return {"memory.jsonl": b"".join(line + b"\n" for line in lines)}
+            try:
+                lines.append(_json(read_note(line)))
+            except ValueError as error:
+                raise ProjectError(f"{path.name}:{number}: not a note: {error}") from None
+    return {"memory.jsonl": b"".join(lines)}
 
 
-def _note_line(line: bytes, name: str, number: int) -> bytes:
-    try:
-        note = canonical.loads_strict(line, max_bytes=limits.PROPOSAL_BYTES)
-    except canonical.StrictJSONError as error:
-        raise ProjectError(f"{name}:{number}: not a note: {error}") from None
+def read_note(line: bytes) -> dict[str, Any]:
+    """A stored note. Raises ValueError, which says what is wrong with the line."""
+    note = canonical.loads_strict(line, max_bytes=limits.MEMORY_NOTE_BYTES)
     if not isinstance(note, dict) or not isinstance(note.get("content"), str):
-        raise ProjectError(f"{name}:{number}: not a note: it needs a content")
-    return _json(note).rstrip(b"\n")
+        raise ValueError("it needs a content")
+    return note
 
 
 def _shown(entry: ProjectEntry) -> str:

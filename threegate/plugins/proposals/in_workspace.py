@@ -10,14 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 from threegate.core import canonical, durable, limits
-from threegate.core.errors import InvalidInput, Refused
+from threegate.core.errors import Refused
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.plugins.proposals.draft_places import proposal_file
 from threegate.request.model import Request
 
 _DIGESTS = re.compile(rb"[0-9a-f]{64}")
@@ -38,7 +36,7 @@ def check_proposal_draft(
     `copies` has the path of our copy of each input; `recorded_sha256` is the proposal's digest in the trail's
     `proposed` event. Raises Refused("proposal_changed") for every difference, and for a draft without a proposal.
     """
-    from threegate.plugins.proposals.proposal_draft import derive_again  # few drafts were proposals
+    from threegate.plugins.proposals.proposal_draft import derive_again, proposal_file  # few were proposals
 
     place = proposal_file(draft)
     try:
@@ -92,19 +90,3 @@ def unneeded(workspace: Workspace) -> list[Path]:
     if folder.is_dir():
         gone += [path for path in sorted(folder.iterdir()) if path.name not in named]
     return gone
-
-
-def drop(workspace: Workspace, data: bytes, name: str) -> Path:
-    """Put a proposal into the inbox, as an agent would. Raises InvalidInput if the name is taken, OSError."""
-    path = workspace.inbox / name
-    try:
-        with workspace.hold(workspace.inbox) as inbox:
-            inbox.deliver(name, data, 0o644)
-    except FileExistsError:
-        raise InvalidInput(f"{path}: is taken; give another name") from None
-    return path
-
-
-def moment() -> datetime:
-    """Now, for commands that draft without a trail."""
-    return datetime.now(UTC)

@@ -21,6 +21,7 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.core.secretscan.scan import has_secret
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
+from threegate.plugins.proposals.gather import read_note
 from threegate.trail import moves
 from threegate.trail.payloads import Applied, Approved, Finished, Pruned
 from threegate.trail.trail import LockedTrail
@@ -57,7 +58,7 @@ def proposed_note(context: Context, request_id: str) -> ProposedNote:
         raise InvalidInput(f"{request_id}: has not succeeded; only a successful run can be used")
     # Both files could have been changed since: each must have the digest that the trail has of it.
     pinned = str((approved.inputs or {}).get("args.json"))
-    args = json.loads(_vouched(context.workspace.inputs / pinned, pinned, "args.json", 4 * limits.PROPOSAL_BYTES))
+    args = json.loads(_vouched(context.workspace.inputs / pinned, pinned, "args.json", 2 * limits.MEMORY_NOTE_BYTES))
     if args["proposal"]["sha256"] != history.proposal_sha256:
         raise Refused("result_unverified", f"{request_id}: its args.json belongs to another proposal")
     if (tool := args["proposal"]["tool"]) != _TOOL:
@@ -65,7 +66,7 @@ def proposed_note(context: Context, request_id: str) -> ProposedNote:
     digest = (finished.outputs or {}).get("note.json", "")
     place = context.workspace.run_folder(request_id) / "out" / "note.json"
     data = _vouched(place, digest, "/out/note.json", limits.OUT_FILE_BYTES)
-    note = canonical.loads_strict(data, max_bytes=2 * limits.PROPOSAL_BYTES)
+    note = canonical.loads_strict(data, max_bytes=limits.MEMORY_NOTE_BYTES)
     if note != args["given"]["note"]:
         raise Refused("result_unverified", "/out/note.json: differs from the note that was proposed")
     if has_secret(str(note["content"])):
@@ -158,10 +159,7 @@ def _read_notes(workspace: Workspace) -> list[dict[str, Any]]:
     for path in sorted(workspace.memory.glob("*.jsonl")):
         for number, line in enumerate(durable.read_regular(path, max_bytes=limits.MEMORY_BYTES).splitlines(), start=1):
             try:
-                note = canonical.loads_strict(line, max_bytes=2 * limits.PROPOSAL_BYTES)
-            except canonical.StrictJSONError as error:
+                found.append({"file": path.name, "line": number, **read_note(line)})
+            except ValueError as error:
                 raise InvalidInput(f"{path}:{number}: not a note: {error}; fix or remove the line") from None
-            if not isinstance(note, dict) or not isinstance(note.get("content"), str):
-                raise InvalidInput(f"{path}:{number}: not a note: content is missing; fix or remove the line")
-            found.append({"file": path.name, "line": number, **note})
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
@@ -22,7 +23,6 @@ from threegate.core.canonical import sha256_hex
 from threegate.core.errors import EXIT_REFUSED, InvalidInput, NoWorkspace, Unavailable
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.plugins.proposals.in_workspace import drop, moment
 from threegate.plugins.proposals.proposal_draft import draft_from_proposal, links_of
 from threegate.plugins.proposals.proposal_verdict import AllowedProposal, ProposalVerdict
 from threegate.plugins.proposals.rules import judge_proposal
@@ -56,7 +56,7 @@ def draft_proposal(file: str, *, jsonl: bool, as_json: bool, drop: bool) -> None
         if drop:
             _drop(workspace, data)
             continue
-        result = draft_from_proposal(data, settings=settings, workspace=workspace, now=moment())
+        result = draft_from_proposal(data, settings=settings, workspace=workspace, now=datetime.now(UTC))
         refused = refused or not result.verdict.allowed
         if jsonl or as_json:
             value = {
@@ -84,9 +84,15 @@ def _all_proposals(files: Sequence[str], jsonl: bool) -> Iterator[bytes]:
 
 
 def _drop(workspace: Workspace | None, data: bytes) -> None:
-    if workspace is None:
-        workspace = workspace_here()
-    path = drop(workspace, data, f"AP-{sha256_hex(data)[:16]}.json")
+    """Put a proposal into the inbox, as an agent would. Raises InvalidInput if the name is taken, OSError."""
+    workspace = workspace or workspace_here()
+    name = f"AP-{sha256_hex(data)[:16]}.json"
+    path = workspace.inbox / name
+    try:
+        with workspace.hold(workspace.inbox) as inbox:
+            inbox.deliver(name, data, 0o644)
+    except FileExistsError:
+        raise InvalidInput(f"{path}: is taken; give another name") from None
     say(str(path))
 
 

@@ -20,7 +20,6 @@ from threegate.core.workspace import Workspace
 from threegate.plugins.changes.project import Project, ProjectError
 from threegate.plugins.changes.project_paths import PathBlocked
 from threegate.plugins.changes.section import ProjectSettings
-from threegate.plugins.proposals.draft_places import proposal_file
 from threegate.plugins.proposals.draft_plan import DraftWords
 from threegate.plugins.proposals.form import FormProblem
 from threegate.plugins.proposals.gather import ProposalSources, gather, primary_names
@@ -65,6 +64,11 @@ class DraftResult:
         ]
 
 
+def proposal_file(draft: Path) -> Path:
+    """Where the proposal of a draft in tool-exec/drafts/ is: next to it."""
+    return draft.with_name(f"{draft.name}.proposal.json")
+
+
 def draft_from_proposal(
     data: bytes, *, settings: Settings, workspace: Workspace | None = None, now: datetime
 ) -> DraftResult:
@@ -96,9 +100,10 @@ def derive_again(draft: bytes, proposal: bytes, inputs: Mapping[str, bytes], *, 
     if created is not None:
         verdict = judge_proposal(proposal, settings=settings, links=links_of(settings))
         if isinstance(verdict, AllowedProposal) and verdict.becomes != "verdict only":
-            when = datetime.strptime(created[1].decode(), _TIME).replace(tzinfo=UTC)
-            primary = _primary(verdict, inputs)
+            names = primary_names(verdict.proposal.tool.name)
+            primary = {name: content for name, content in inputs.items() if name in names}
             try:
+                when = datetime.strptime(created[1].decode(), _TIME).replace(tzinfo=UTC)
                 again = _render(verdict, primary, proposal, settings, when)
             except (ProjectError, ValueError, KeyError):
                 # Inputs that are not those of the lane make no plan.
@@ -108,11 +113,6 @@ def derive_again(draft: bytes, proposal: bytes, inputs: Mapping[str, bytes], *, 
     raise Refused(
         "proposal_changed", "the draft is not what its proposal makes today; reject it and have it proposed again"
     )
-
-
-def _primary(verdict: AllowedProposal, inputs: Mapping[str, bytes]) -> dict[str, bytes]:
-    names = primary_names(verdict.proposal.tool.name)
-    return {name: data for name, data in inputs.items() if name in names}
 
 
 def links_of(settings: Settings) -> Project | None:

@@ -23,7 +23,7 @@ from threegate.core.held_folder import HeldFolder, open_inside
 from threegate.plugins.changes.action import ProjectPlace
 from threegate.plugins.changes.apply.apply_journal import STAGE, ApplyPlan, ApplyStep, Do, write_plan
 from threegate.plugins.changes.change_tar import ChangeSet, write_change_tar
-from threegate.plugins.changes.checks import check_project, moved_on
+from threegate.plugins.changes.checks import check_project, check_undo, moved_on
 from threegate.plugins.changes.commit_chain import CarriedCommit
 from threegate.plugins.changes.table import EXECUTABLE, FOLDER, LINK, ChangeSetError, Row
 from threegate.plugins.changes.trees import ABSENT, HeldTree, TreeChanged, folder_inside, node_of
@@ -31,6 +31,7 @@ from threegate.plugins.changes.trees import ABSENT, HeldTree, TreeChanged, folde
 _FEW: Final = 8
 """Up to this many files and folders are synced one by one; for more, their whole file system is synced."""
 _MEANWHILE: Final = "changed while the change was made; nothing was changed"
+LATER: Final = "and what it did cannot be reverted now: the next start of the daemon does"
 Ending = Literal["succeeded", "project_changed", "project_not_writable", "failed", "cancelled", "timed_out"]
 
 
@@ -39,7 +40,7 @@ class Done:
     """The result. Unless ``succeeded``, the project is unchanged, except for `left`: paths that someone else
     changed before they could be reverted, which stay unchanged, with their originals in the stage folder.
 
-    With `halfway` it is not reverted yet, because the project's owner does not let it happen: the journal is needed.
+    With `halfway` it is not reverted yet, because its owner or the disk does not let it happen: the journal is needed.
     """
 
     status: Ending
@@ -83,9 +84,7 @@ def carry_out(project: HeldFolder, place: ProjectPlace, work: Work) -> Done:
     if os.geteuid() != place.uid or place.uid == 0:
         return Done("project_not_writable", "only its owner's account may change a project, and never root")
     try:
-        plan = _prepare(project, place, work)
-        with project.folder(STAGE) as stage:
-            return _take_steps(project, stage, plan, work)
+        return _take_steps(project, _prepare(project, place, work), work)
     except ChangeStopped as error:
         return Done(error.status, str(error))
     except ChangeSetError as error:
@@ -143,7 +142,8 @@ def _prepare(project: HeldFolder, place: ProjectPlace, work: Work) -> ApplyPlan:
 
 
 def _keep_originals(tree: HeldTree, change: ChangeSet, target: BinaryIO) -> None:
-    """Write the change that reverts this one, with the current bytes. Raises OSError, TreeChanged."""
+    """Write the change that reverts this one, with the current bytes. Raises ChangeSetError, OSError, TreeChanged."""
+    check_undo(tree, change.rows)
     turned = [row.turned() for row in change.rows]
 
     def content(row: Row) -> bytes:
@@ -286,24 +286,33 @@ def _nearest_folder(project: HeldFolder, row: Row) -> os.stat_result:
     return os.fstat(project.fileno())
 
 
-def _take_steps(project: HeldFolder, stage: HeldFolder, plan: ApplyPlan, work: Work) -> Done:
+def _take_steps(project: HeldFolder, plan: ApplyPlan, work: Work) -> Done:
     """Run all steps, or revert those that were run."""
     try:
-        for step in plan.steps:
-            status = work.stop()
-            if status is not None:
-                raise ChangeStopped(status, "was stopped before it was complete; nothing was changed")
-            _take(project, stage, step)
-        _sync_folders(project, plan)
-        durable.sync_folder_at(stage.fileno(), stage.path)
+        with project.folder(STAGE) as stage:
+            for step in plan.steps:
+                status = work.stop()
+                if status is not None:
+                    raise ChangeStopped(status, "was stopped before it was complete; nothing was changed")
+                _take(project, stage, step)
+            _sync_folders(project, plan)
+            durable.sync_folder_at(stage.fileno(), stage.path)
     except ChangeStopped as error:
-        return Done(error.status, str(error), take_back(project, plan, work.token))
+        return _reverted(project, plan, work.token, error.status, str(error))
     except OSError as error:
-        return Done(_status_of(error), _line_of(error), take_back(project, plan, work.token))
+        return _reverted(project, plan, work.token, _status_of(error), _line_of(error))
     except BaseException:
         take_back(project, plan, work.token)
         raise
     return Done("succeeded", f"{len(plan.steps)} paths of the project were changed")
+
+
+def _reverted(project: HeldFolder, plan: ApplyPlan, token: str, status: Ending, message: str) -> Done:
+    """The result of a change that failed, which is reverted. `message` says that nothing was changed."""
+    try:
+        return Done(status, message, take_back(project, plan, token))
+    except OSError:
+        return Done(status, f"{message.removesuffix('; nothing was changed')}, {LATER}", halfway=True)
 
 
 def _sync_folders(project: HeldFolder, plan: ApplyPlan) -> None:
@@ -356,7 +365,8 @@ def _is(folder: int, name: str, wanted: tuple[str, str]) -> bool:
 
 
 def take_back(project: HeldFolder, plan: ApplyPlan, token: str) -> tuple[str, ...]:
-    """Revert, in reverse order, every step that was done; can be repeated after a crash.
+    """Revert, in reverse order, every step that was done; can be repeated after a crash. Raises OSError if the stage
+    folder cannot be opened, or what was reverted not synced.
 
     Returns the paths that stay because someone else changed them since: their originals are then in the stage
     folder, which stays too. One such path does not keep the others from being reverted.

@@ -26,7 +26,7 @@ from threegate.core import canonical, limits
 from threegate.core.held_folder import HeldFolder
 from threegate.core.own_process import own_process
 from threegate.plugins.changes.action import ProjectPlace
-from threegate.plugins.changes.apply.apply_engine import Done, Ending, Work, carry_out, forget, take_back
+from threegate.plugins.changes.apply.apply_engine import LATER, Done, Ending, Work, carry_out, forget, take_back
 from threegate.plugins.changes.apply.apply_journal import ApplyPlan, read_journal
 from threegate.plugins.changes.apply.branch_delivery import BranchOrder, make_branch, remove_branch, take_back_branch
 from threegate.plugins.changes.change_tar import read_change_set
@@ -90,8 +90,7 @@ def perform(order: Order, stop: Callable[[], Ending | None] = lambda: None) -> D
         return Done("failed", done.why, halfway=order.verb == "take_back")
     back = _reverted(order)
     if back.halfway:
-        later = "and what it did cannot be reverted now: the next start of the daemon does"
-        return Done(done.status, f"{done.why}, {later}", halfway=True)
+        return Done(done.status, f"{done.why}, {LATER}", halfway=True)
     return Done(done.status, f"{done.why}; nothing was changed", back.left)
 
 
@@ -154,7 +153,10 @@ def _taken_back(project: HeldFolder, order: Order) -> Done:
         with suppress(OSError):
             forget(project, order.token)
         return Done("succeeded", "none of it was made")
-    left = take_back(project, plan, order.token)
+    try:
+        left = take_back(project, plan, order.token)
+    except OSError as error:
+        return Done("failed", f"{order.place.path}: {error.strerror or error}", halfway=True)
     return Done("failed" if left else "succeeded", "", left)
 
 
@@ -209,9 +211,9 @@ def _in_child(order: Order, stop: Callable[[], Ending | None]) -> Done | _Failed
             return ended
         written.seek(0)
         try:
-            value = json.loads(written.read())
-            return Done(value["status"], value["message"], tuple(value["left"]))
-        except (ValueError, KeyError, TypeError):
+            done = Done(**json.loads(written.read()))
+            return replace(done, left=tuple(done.left))
+        except (ValueError, TypeError):
             return _Failed("failed", f"the child of the project's owner ended early (exit code {child.returncode})")
 
 
@@ -253,9 +255,9 @@ def _is_stopped(watch: int) -> bool:
         return False
 
 
-def become(place: ProjectPlace, parent: int) -> None:
+def become(place: ProjectPlace, project: int, parent: int) -> None:
     """Turn this process permanently into one of the project's owner that ends with its parent. Raises OSError."""
-    gid, groups = groups_of(place)
+    gid, groups = groups_of(place, project)
     # Groups before the user: after that this process may set none, and would keep root's.
     os.setgroups(groups)
     os.setresgid(gid, gid, gid)
@@ -281,9 +283,9 @@ def main() -> int:
     preload()
     place, parent = ProjectPlace(**told.pop("place")), told.pop("parent")
     exact = {path: (mode, gid) for path, (mode, gid) in told.pop("exact").items()}
-    become(place, parent)  # from here on nothing is done with root's privileges
+    become(place, told["project"], parent)  # from here on nothing is done with root's privileges
     done = obey(Order(place=place, exact=exact, stays=tuple(told.pop("stays")), **told))
-    sys.stdout.write(json.dumps({"status": done.status, "message": done.message, "left": list(done.left)}))
+    sys.stdout.write(json.dumps(asdict(done)))
     return 0
 
 

@@ -16,12 +16,12 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from threegate.core import durable, limits
 from threegate.core.held_folder import HeldFolder
 from threegate.plugins.changes.action import ProjectPlace
-from threegate.plugins.changes.apply.apply_engine import ChangeStopped, Done, Work
+from threegate.plugins.changes.apply.apply_engine import LATER, ChangeStopped, Done, Work
 from threegate.plugins.changes.apply.apply_journal import ApplyPlan, BranchStep, write_plan
 from threegate.plugins.changes.branch_plan import BranchPlan, planned
 from threegate.plugins.changes.checks import check_project, moved_on
@@ -112,11 +112,8 @@ def _made(project: HeldFolder, place: ProjectPlace, work: Work, order: BranchOrd
             _compare(store, entries, parent, oid)
             parent = oid
         _stop(work)
-        try:
-            _move(repository, f"create {HEADS}{name} {commit}", place)
-        except BaseException:
-            take_back_branch(place, step)  # git may have written it before something failed
-            raise
+        if (halfway := _change_branch(repository, step, place)) is not None:
+            return halfway
     return Done("succeeded", f"made the branch {name} at {commit[:12]} in {place.path}")
 
 
@@ -202,12 +199,28 @@ def _keep_large_files(repository: ProjectRepository, plan: BranchPlan, work: Wor
         durable.sync_folder(folder)
 
 
-def _move(repository: ProjectRepository, command: str, place: ProjectPlace) -> None:
-    """Change one reference, by a transaction that ends with this process: git drops it where no `commit` comes.
+def _change_branch(repository: ProjectRepository, step: BranchStep, place: ProjectPlace) -> Done | None:
+    """Make or remove a branch. What fails is reverted and raised again; if it cannot be reverted, it is returned."""
+    try:
+        _move(repository, "create" if step.do == "make" else "delete", step, place)
+    except BaseException as error:
+        # git may have written it before something failed.
+        halfway = take_back_branch(place, step).halfway
+        if halfway and isinstance(error, (BranchRefused, OSError)):
+            return Done("failed", f"git could not {step.do} the branch {step.name}, {LATER}", halfway=True)
+        raise
+    return None
+
+
+def _move(
+    repository: ProjectRepository, verb: Literal["create", "delete"], step: BranchStep, place: ProjectPlace
+) -> None:
+    """Create a reference at a commit, or delete it there, by a transaction that ends with this process: git drops it
+    where no `commit` comes.
 
     Raises BranchRefused: the reference is not where it was, or cannot be written; OSError.
     """
-    path = Path(place.path) / command.split(" ")[1]
+    command, path = f"{verb} {HEADS}{step.name} {step.commit}", Path(place.path) / HEADS / step.name
     with durable.announced("reference", path), repository.open("update-ref", "--stdin") as moving:
         assert moving.stdin is not None and moving.stdout is not None
         try:
@@ -237,9 +250,9 @@ def take_back_branch(place: ProjectPlace, step: BranchStep) -> Done:
         repository = ProjectRepository.of(Path(place.path), place.uid)
         now = repository.commit_of(HEADS + step.name)
         if step.do == "make" and now == step.commit:
-            _move(repository, f"delete {HEADS}{step.name} {step.commit}", place)
+            _move(repository, "delete", step, place)
         elif step.do == "remove" and now is None:
-            _move(repository, f"create {HEADS}{step.name} {step.commit}", place)
+            _move(repository, "create", step, place)
         elif step.do == "make" and now is not None:
             return Done("failed", "", (f"{BRANCH_LEFT}{step.name}",))
         else:
@@ -258,8 +271,10 @@ def remove_branch(place: ProjectPlace, journal: int, *, name: str, commit: str) 
         why_not = branch_moved(repository, name, commit)
         if why_not:
             return Done("project_changed", why_not)
-        write_plan(journal, ApplyPlan((), {}, BranchStep("remove", name, commit)), "journal")
-        _move(repository, f"delete {HEADS}{name} {commit}", place)
+        step = BranchStep("remove", name, commit)
+        write_plan(journal, ApplyPlan((), {}, step), "journal")
+        if (halfway := _change_branch(repository, step, place)) is not None:
+            return halfway
     except BranchRefused as error:
         return Done("project_changed" if error.moved else "failed", str(error))
     except OSError as error:

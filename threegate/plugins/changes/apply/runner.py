@@ -71,7 +71,7 @@ class ApplyRunner:
         control.ran()
         return Outcome(
             status=_STATUSES[done.status],
-            detail=_sentence(done),
+            detail=_sentence(done, _change_of(job).project),
             wall_ms=int((time.monotonic() - begun) * 1000),
             stdout=meter.result(),
             stderr=EMPTY,
@@ -178,8 +178,8 @@ def _kept(run_folder: Path) -> tuple[Artifact, ...]:
     return tuple(found)
 
 
-def _sentence(done: Done) -> str:
-    if done.halfway:
+def _sentence(done: Done, place: ProjectPlace) -> str:
+    if done.halfway and place.deliver == "tree":
         return f"{done.message}; until then its originals are in {STAGE}/."
     if done.left:
         return f"{done.message}; {len(done.left)} paths were changed by someone else meanwhile and stay; see {STAGE}/"
