@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import base64
 import json
+import random
+import string
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ import pytest
 
 from tests.plugins.tools.little_servers import nowhere, open_folder, pinned_server, write_server
 from threegate.core.errors import Unavailable
+from threegate.core.limits import LOGIN_TOKEN_CHARS
 from threegate.core.secret_value import read_secret
 from threegate.core.settings import SecretReference, Settings
 from threegate.judgement.judge import Clearance
@@ -301,3 +304,20 @@ def test_masking_takes_time_that_is_linear_in_the_text(made: Callable[[], str]) 
     began = time.monotonic()
     assert known.text(hostile) == hostile
     assert time.monotonic() - began < 5, "quadratic time would take hours"
+
+
+@pytest.mark.parametrize("length", [2_049, LOGIN_TOKEN_CHARS])
+def test_a_long_token_is_masked_from_end_to_end(length: int) -> None:
+    """One of 12,000 characters was too large for a pattern, and no call could be made with it."""
+    token = "".join(random.Random(length).choices(string.ascii_letters + string.digits + "-_./+=", k=length))
+    known = KnownValues([token])
+    for before in ("", "a", "ab"):
+        for said in (
+            before + token,
+            before + json.dumps(token),
+            base64.b64encode(f"{before}{token}!!".encode()).decode(),
+            token.encode().hex(),
+        ):
+            left = known.text(said)
+            assert len(left.replace("[secret]", "")) < 12, left
+    assert known.met
