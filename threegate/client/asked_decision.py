@@ -183,7 +183,7 @@ def _placed(workspace: Workspace, tool: str, text: str, mark: str, manifest_sha2
             # Locked while a program looks for its request and, if there is none, writes it.
             lock = os.open(f".asks-{os.geteuid()}", flags, 0o600, dir_fd=inbox.fileno())
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                _hold(lock, workspace)
                 end = f"-{mark}{_SUFFIX}"
                 with inbox.entries() as entries:
                     names = [entry.name for entry in entries]
@@ -199,6 +199,15 @@ def _placed(workspace: Workspace, tool: str, text: str, mark: str, manifest_sha2
                 os.close(lock)
     except OSError as error:
         raise Unavailable(f"{workspace.root}: cannot ask there ({error.strerror or error})") from None
+
+
+def _hold(lock: int, workspace: Workspace) -> None:
+    """Hold the lock. Raises Unavailable if another one keeps it, such as a program that was stopped."""
+    for _ in _looks(limits.CALLER_GO_SECONDS):
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+    raise Unavailable(f"{workspace.root}: another program is asking there and does not go on; end it, then ask again")
 
 
 def _state(workspace: Workspace, verdict: Verdict | None) -> tuple[State, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
 import signal
@@ -17,7 +18,8 @@ import pytest
 from tests.plugins.tools.own_functions import SENT, Functions, functions
 from tests.plugins.tools.tool_bench import CONTRACT
 from tests.support import wait_until
-from threegate.client import Decision, Refused
+from threegate.client import Decision, Refused, Unavailable
+from threegate.core import limits
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +75,19 @@ def test_a_made_up_decision_calls_nothing(pay: Functions) -> None:
     with pytest.raises(Refused) as caught, unknown.use():
         pytest.fail("called")
     assert caught.value.code == "not_approved"
+
+
+def test_a_program_that_was_stopped_while_it_asked_stops_no_other(
+    pay: Functions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it keeps locked: who asks after it is told, and does not wait for ever."""
+    pay.ask(run="before")
+    monkeypatch.setattr(limits, "CALLER_GO_SECONDS", 0.2)
+    with (pay.place.root / "inbox" / f".asks-{os.geteuid()}").open("r+") as kept:
+        fcntl.flock(kept, fcntl.LOCK_EX)
+        with pytest.raises(Unavailable, match="another program is asking there and does not go on"):
+            pay.ask(run="behind it")
+    assert pay.ask(run="behind it").state == "pending"
 
 
 def test_of_many_processes_one_wins(pay: Functions, tmp_path: Path) -> None:
