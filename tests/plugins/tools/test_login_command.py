@@ -259,6 +259,18 @@ def test_a_server_that_has_a_token_from_a_file(operator: Operator, tmp_path: Pat
     assert code == 2 and "type: threegate tools remove other, then add it again" in screen
 
 
+def test_a_token_is_never_sent_beside_another_authorization(operator: Operator, tmp_path: Path) -> None:
+    """Which of two headers counts would be the server's to choose."""
+    file = tmp_path / "key"
+    file.write_text("wrong-token")
+    file.chmod(0o600)
+    operator.logins.bench.settings(secrets__key__file=str(file))
+    words = ("tools", "add", SERVER, "--url", operator.url, "--header", "authorization=key", *key_of(operator), "--yes")
+    code, screen = operator.typed(*words, browses=False)
+    assert code == 2 and "the server wants a login (401)" in screen, screen
+    assert operator.logins.servers.sent("/register") == []
+
+
 @pytest.mark.parametrize(
     ("url", "asked", "says"),
     [

@@ -248,7 +248,7 @@ def sign_server(context: Context, acting: Acting, looked: LookedAt) -> None:
 
 def remove_server(context: Context, name: str, *, actor: str) -> None:
     """Remove a server and what this account keeps of its login; removing needs no signature. Raises Refused,
-    TrailError, OSError.
+    Unavailable, TrailError, OSError.
     """
     with disk_reserve(context.workspace.reserve), _settled(context) as held:
         if manifest_path(name) not in held.index.files:

@@ -137,7 +137,7 @@ class TokenStore:
 
     @contextmanager
     def kept_only_if_done(self) -> Iterator[None]:
-        """Forget the login if the block does not end as it should. Raises OSError."""
+        """Forget the login if the block does not end as it should. Raises as `forget`."""
         try:
             yield
         except BaseException:  # an answer of no, and Ctrl-C, too
@@ -145,9 +145,10 @@ class TokenStore:
             raise
 
     def forget(self) -> None:
-        """Remove it. Raises OSError."""
-        with suppress(FileNotFoundError):
-            durable.unlink(self._path)
+        """Remove it. Raises Unavailable, OSError."""
+        if os.path.lexists(self._path):
+            with self.locked(), suppress(FileNotFoundError):  # who refreshes it now would write it again
+                durable.unlink(self._path)
 
 
 def _taken(descriptor: int) -> bool:
