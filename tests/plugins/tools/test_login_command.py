@@ -28,10 +28,10 @@ from tests.plugins.tools.login_bench import LoginBench
 from tests.support import wait_until
 from threegate.cli import main
 from threegate.core.errors import InvalidInput, Refused
-from threegate.plugins.tools.fresh_server import open_fresh
 from threegate.plugins.tools.login_question import AskedLogin, looked_at
 from threegate.plugins.tools.remote import guarded_http
 from threegate.plugins.tools.remote.guarded_http import Reach
+from threegate.plugins.tools.server_process import open_fresh
 from threegate.plugins.tools.tool_servers import WantedServer, pinned
 from threegate.plugins.tools.tools_doctor import tool_lines
 

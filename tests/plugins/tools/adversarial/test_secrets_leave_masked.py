@@ -31,7 +31,7 @@ from threegate.plugins.tools.manifest import Manifest
 from threegate.plugins.tools.mcp.answer_files import answer_files
 from threegate.plugins.tools.mcp.runner import CallRunner
 from threegate.plugins.tools.program_tree import program_digests
-from threegate.plugins.tools.server_process import Answer, Server, ServerError, open_server
+from threegate.plugins.tools.server_process import Answer, Server, ServerError
 from threegate.request.job import Job
 from threegate.runners.interface import Control
 
@@ -96,7 +96,7 @@ def manifest(folder: Path) -> Manifest:
 
 @pytest.fixture(scope="module")
 def server(folder: Path, settings: Settings, manifest: Manifest) -> Iterator[Server]:
-    with open_server(nowhere(folder / "program" / "server.py"), settings, manifest) as server:
+    with Server(nowhere(folder / "program" / "server.py"), settings, manifest) as server:
         server.check_pinned()
         yield server
 
@@ -260,7 +260,7 @@ def test_its_last_words_are_masked(
     )
     with pytest.raises(ServerError) as ended:
         found = replace(pinned, program=program_digests(pinned), secrets=("TOKEN",))
-        with open_server(nowhere(path), settings, found) as server:
+        with Server(nowhere(path), settings, found) as server:
             server.check_pinned()
     words = str(ended.value)
     assert all(value[at : at + 8] not in words for at in range(len(value) - 8)), words
@@ -273,7 +273,7 @@ def test_an_error_before_a_call_is_masked(folder: Path, settings: Settings, mani
     found = replace(found, program=program_digests(found))
     with (
         pytest.raises(ServerError, match=r"no \[secret\] \[secret\]"),
-        open_server(nowhere(path), settings, found) as server,
+        Server(nowhere(path), settings, found) as server,
     ):  # noqa: E501
         server.initialize()
         server.list_tools()
