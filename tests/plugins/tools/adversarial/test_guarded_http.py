@@ -211,7 +211,7 @@ def test_stopped_while_the_host_does_not_shake_hands(host: Host) -> None:
     """Or a call could not be cancelled before its time is over."""
     came = threading.Event()
     with (
-        listening_only(lambda plain: came.set() or time.sleep(20) or plain.close()) as port,
+        listening_only(lambda plain: came.set() or threading.Event().wait(20) or plain.close()) as port,
         Request(f"https://{NAME}:{port}/", "it", reach=host.reach()) as request,
     ):
         threading.Thread(target=lambda: came.wait(10) and request.stop()).start()
@@ -268,7 +268,7 @@ def test_a_host_that_reads_slowly_does_not_move_the_deadline(authority: Path) ->
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             with context.wrap_socket(plain, server_side=True) as secure:
                 for _ in range(200):
-                    time.sleep(0.1)
+                    threading.Event().wait(0.1)
                     secure.recv(16384)
 
     with (
