@@ -33,8 +33,6 @@ _BETWEEN_DIGITS: Final = r"(?:\s|\\+[nrt])*"
 _DIGITS: Final = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 """Base64 of SECRET_CHARS_MIN bytes or more."""
 _BINARY_KEYS: Final = frozenset(("data", "blob"))
-_PIECE_CHARS: Final = 2_048
-"""A longer value, such as a token with claims, is masked in pieces: one pattern for all of it would be too large."""
 
 Span = tuple[int, int]
 
@@ -189,7 +187,7 @@ def _number(value: str) -> Decimal | None:
 
 def _pieces(value: str) -> list[str]:
     """A value in pieces of nearly the same length."""
-    count = -(-len(value) // _PIECE_CHARS)
+    count = -(-len(value) // limits.MASKED_PIECE_CHARS)
     edges = [len(value) * number // count for number in range(count + 1)] if count else []
     return [value[start:end] for start, end in pairwise(edges)]
 
