@@ -42,10 +42,9 @@ from tests.plugins.tools.https_servers import NAME, Authority, pinned_remote, sd
 from tests.support import Place, make_place
 from threegate.core import limits
 from threegate.core.workspace import AgentRun, Workspace
-from threegate.plugins.tools.fresh_server import open_fresh
 from threegate.plugins.tools.manifest import Manifest, read_manifest
 from threegate.plugins.tools.remote.guarded_http import Reach
-from threegate.plugins.tools.server_process import open_server
+from threegate.plugins.tools.server_process import Server, open_fresh
 from threegate.trail.trail import Trail
 
 _PYTHON = "/usr/bin/python3"
@@ -88,7 +87,7 @@ def _fresh_ms(place: Place, manifest: Manifest, number: int) -> float:
     """A process of its own, called once."""
     workspace = Workspace(place.root)
     begun = time.perf_counter()
-    with open_server(workspace, workspace.load_settings(), manifest) as server:
+    with Server(workspace, workspace.load_settings(), manifest) as server:
         server.check_pinned()
         answer = server.call("ping", {"number": number}, 60, limits.TOOL_ANSWER_BYTES)
     assert not answer.is_error

@@ -75,7 +75,7 @@ def made(root: Path) -> Decision:
 def test_it_can_be_stored_and_proves_nothing(root: Path) -> None:
     decision = pickle.loads(pickle.dumps(made(root)))  # noqa: S301 - our own
     assert decision == made(root)
-    with pytest.raises(Unavailable, match="nothing was called: daemon not running"), decision.use():
+    with pytest.raises(Unavailable, match="nothing was called: daemon not running"), decision.use(workspace=root):
         pytest.fail("no daemon")
     with pytest.raises(AttributeError):
         decision.state = "ready"
@@ -99,7 +99,7 @@ def test_each_state_in_which_nothing_may_begin(
     file = "TR-20260101-000000Z-x.md"
     verdict = Verdict(file, "0" * 64, None, "draft", True, state, reason)
     write_verdict(Workspace(root), verdict)
-    with pytest.raises(Refused) as caught, made(root).use():
+    with pytest.raises(Refused) as caught, made(root).use(workspace=root):
         pytest.fail("it may not begin")
     assert caught.value.code == code and "\n" not in str(caught.value)
     assert not list((root / "inbox").glob(".use-*"))
@@ -112,5 +112,5 @@ def test_a_signed_call_that_no_daemon_takes_up_begins_nothing(root: Path, monkey
         Workspace(root),
         Verdict("TR-20260101-000000Z-x.md", "0" * 64, None, "approved", True, "waiting", "caller_absent"),
     )
-    with pytest.raises(Unavailable, match="no daemon took it up"), made(root).use():
+    with pytest.raises(Unavailable, match="no daemon took it up"), made(root).use(workspace=root):
         pytest.fail("it may not begin")

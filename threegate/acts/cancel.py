@@ -32,10 +32,13 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}")
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """`cancelled`: it will not run, or its process is gone. `requested`: the daemon was asked and has not answered."""
+    """`cancelled`: it will not run, or its process is gone. `interrupted`: it ended, such as a call of a tool in
+    progress, and what it did is unknown. `requested`: the daemon was asked and has not answered. `ended`: it had ended
+    by itself.
+    """
 
     request_id: str
-    outcome: Literal["cancelled", "requested", "ended"]
+    outcome: Literal["cancelled", "interrupted", "requested", "ended"]
     last_event: str
     ran_ms: int | None = None
     """How long it had run when it was stopped; None if it never ran."""
@@ -55,6 +58,11 @@ class Cancelled:
             return (
                 f"cancelled {self.request_id}: it was running and was killed after {self.ran_ms} ms; what it did until "
                 f"then is not undone, see: threegate show {self.request_id}"
+            )
+        if self.outcome == "interrupted":
+            return (
+                f"{self.request_id} was interrupted: it may have done its work, which is not known, and it is not "
+                f"repeated; see: threegate show {self.request_id}"
             )
         if self.outcome == "ended":
             return f"{self.request_id} had already ended: {self.last_event}"
@@ -136,9 +144,11 @@ def _await(context: Context, request_id: str, seconds: float) -> Cancelled:
             end = history.end if history else None
         if end is not None:
             stopped = payloads.Cancelled.of(end)
+            if stopped is None:
+                unknown = payloads.Interrupted.of(end) is not None
+                return Cancelled(request_id, "interrupted" if unknown else "ended", end.type)
             began = history is not None and history.started is not None
-            ran_ms = None if stopped is None else stopped.wall_ms or (0 if began else None)
-            return Cancelled(request_id, "cancelled" if stopped is not None else "ended", end.type, ran_ms)
+            return Cancelled(request_id, "cancelled", end.type, stopped.wall_ms or (0 if began else None))
         if time.monotonic() >= until:
             return Cancelled(request_id, "requested", "cancel_requested")
         time.sleep(_POLL_SECONDS)

@@ -55,7 +55,7 @@ def cancel(
         )
         if not wants_json(json_):
             say(str(done))
-        if done.outcome != "cancelled":
+        if done.outcome in ("requested", "ended"):
             raise typer.Exit(EXIT_FAILED if done.outcome == "requested" else EXIT_REFUSED)
 
     code = one_by_one([partial(cancel_one, request_id, named) for request_id, named in ids.items()])

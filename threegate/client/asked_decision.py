@@ -1,7 +1,8 @@
 """A decision for a function of the program that asks: a draft, a wait, and the signed arguments, once.
 
-Invariant: nothing here decides. A `Decision` has words only: `use` gets the arguments from the daemon, which claims the
-request for this process, and whatever is missing, late or different is an exception before the function is called.
+Invariant: nothing here decides. A `Decision` has words only: `use` gets the arguments from the daemon of a workspace
+that this process named or finds, which claims the request for it, and whatever is missing, late or different is an
+exception before the function is called.
 The same call in the same run is the same request, whichever process asks, so a step that is repeated asks nobody twice.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -42,6 +44,9 @@ DRAFT: Final = Place[Callable[[Workspace, str, Mapping[str, Any], str | None, st
 """Makes the draft: workspace, function, arguments, digest of the manifest if the account knows only that, end of the
 name.
 """
+_ASKED_IN: Final[set[str]] = set()
+"""Folders of the workspaces that this process named or found itself, when it asked."""
+_REQUEST_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,127}").fullmatch
 _MARK_CHARS: Final = 16
 _SUFFIX: Final = ".md"
 _LOOK_SECONDS: Final = 0.02
@@ -67,18 +72,21 @@ class Decision:
     """Why, in one line; empty if it is ready."""
 
     @contextmanager
-    def use(self) -> Iterator[dict[str, Any]]:
+    def use(self, *, workspace: str | os.PathLike[str] | None = None) -> Iterator[dict[str, Any]]:
         """Claim the request for this process, and yield a copy of the signed arguments; call the function inside.
+
+        `workspace` is needed for a stored decision in another workspace than this process finds or asked in: who wrote
+        the decision's words could name one where he signs himself.
 
         How the block ends is recorded. It waits up to CALLER_GO_SECONDS before the block, and CALLER_RECORD_SECONDS
         after it. Raises Refused before the block if it may not be called, and Unavailable if the daemon does not
         answer; after the block, Unavailable if the end is not on record as the block's (`interrupted`).
         """
-        workspace = Workspace(Path(self.workspace))
-        if line := would_wait(workspace):
+        place = self._place(workspace)
+        if line := would_wait(place):
             raise Unavailable(f"{self.request_id}: nothing was called: {line}")
-        with _daemon(workspace, self.request_id), CallerHold(workspace, self.request_id) as hold:
-            tool, arguments = self._begin(workspace, hold)
+        with _daemon(place, self.request_id), CallerHold(place, self.request_id) as hold:
+            tool, arguments = self._begin(place, hold)
             try:
                 if (tool, canonical.canonical_bytes(arguments).decode()) != (self.tool, self.arguments_json):
                     raise Refused("request_changed", f"{self.request_id}: something else was signed than was asked for")
@@ -86,11 +94,28 @@ class Decision:
             except BaseException as error:
                 with suppress(ThreeGateError):  # the block's own error is the one to raise
                     hold.end(type(error))
-                    self._recorded(workspace)
+                    self._recorded(place)
                 raise
             hold.end(None)
-            if (status := self._recorded(workspace)) != "succeeded":
+            if (status := self._recorded(place)) != "succeeded":
                 raise Unavailable(f"{self.request_id}: the function returned, and the record says {status}")
+
+    def _place(self, named: str | os.PathLike[str] | None) -> Workspace:
+        """The workspace, if this process trusts it. Raises Refused (`workspace_mismatch`; `not_approved` for an id that
+        would lead out of the inbox), NoWorkspace.
+        """
+        if not _REQUEST_ID(self.request_id):
+            raise Refused("not_approved", "the decision names no request")
+        if named is None and self.workspace in _ASKED_IN:
+            return Workspace(Path(self.workspace))
+        place = find_workspace(explicit=None if named is None else os.fspath(named))
+        if str(place.root) != self.workspace:
+            raise Refused(
+                "workspace_mismatch",
+                f"{self.request_id}: the decision names another workspace than {place.root}; if that is the one you "
+                "mean, give it: use(workspace=DIR)",
+            )
+        return place
 
     def _begin(self, workspace: Workspace, hold: CallerHold) -> tuple[str, dict[str, Any]]:
         """What the daemon gives to this process. Raises Refused, Unavailable."""
@@ -148,6 +173,7 @@ async def ask(
     Refused (tools_unknown, tools_changed, arguments_unfit), Unavailable, NoWorkspace.
     """
     place = find_workspace(explicit=None if workspace is None else os.fspath(workspace))
+    _ASKED_IN.add(str(place.root))
     text = _exact(arguments)
     mark = canonical.digest([tool, text, run])[:_MARK_CHARS]
     file = await asyncio.to_thread(_placed, place, tool, text, mark, manifest_sha256)
@@ -183,7 +209,7 @@ def _placed(workspace: Workspace, tool: str, text: str, mark: str, manifest_sha2
             # Locked while a program looks for its request and, if there is none, writes it.
             lock = os.open(f".asks-{os.geteuid()}", flags, 0o600, dir_fd=inbox.fileno())
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                _hold(lock, workspace)
                 end = f"-{mark}{_SUFFIX}"
                 with inbox.entries() as entries:
                     names = [entry.name for entry in entries]
@@ -199,6 +225,15 @@ def _placed(workspace: Workspace, tool: str, text: str, mark: str, manifest_sha2
                 os.close(lock)
     except OSError as error:
         raise Unavailable(f"{workspace.root}: cannot ask there ({error.strerror or error})") from None
+
+
+def _hold(lock: int, workspace: Workspace) -> None:
+    """Hold the lock. Raises Unavailable if another one keeps it, such as a program that was stopped."""
+    for _ in _looks(limits.CALLER_GO_SECONDS):
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+    raise Unavailable(f"{workspace.root}: another program is asking there and does not go on; end it, then ask again")
 
 
 def _state(workspace: Workspace, verdict: Verdict | None) -> tuple[State, str]:

@@ -963,6 +963,8 @@ AGENT_MODEL_MEMORY_MB: Final = 512
 """Data of one relay's process (RLIMIT_DATA). A body of AGENT_MODEL_REQUEST_BYTES takes about 200 of it."""
 AGENT_MODEL_TOKEN_BYTES: Final = 4
 """Bytes of a request and its answer that count as one token if the provider reports no number."""
+MASKED_PIECE_CHARS: Final = 2_048
+"""A longer value, such as a token with claims, is masked in pieces: one pattern for all of it would be too large."""
 AGENT_MASKED_CHARS: Final = 192
 """A key or token that is not longer is masked in every form in what a model answers."""
 AGENT_MASKED_END_CHARS: Final = 64

@@ -359,6 +359,7 @@ HTTP: Final[dict[str, str]] = {
     "not_found": "there is nothing at this path",
     "not_judged": "the body contains nothing that can be judged",
     "rate_limited": "too many requests from this address: wait as Retry-After says",
+    "wrong_host": "without a token the server answers only to a Host of this machine",
     "unauthorized": "the bearer token is missing or wrong",
     "unsupported_media_type": "send Content-Type: application/json",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.crash.place import Place, announced, forked, problems_after
 from tests.crash.scenarios import Scenario, recovered
 from threegate.launch.context import open_context
-from threegate.plugins.grants.giving import new_grant
+from threegate.plugins.grants.giving import finished_request, new_grant
 from threegate.plugins.grants.standing_grants import list_grants
 from threegate.setup.settings_file import set_values
 from threegate.trail.trail import Trail
@@ -18,8 +18,9 @@ def prepare_grant(place: Place) -> None:
     set_values(place.workspace.settings_file, {"grants.allow": True})
     assert place.approve("runs") == 0
     assert forked(place.daemon) == 0
-    new_grant(open_context(place.workspace), place.ids["runs"], widened=[], max_uses=1, seconds=3600,
-              name="operator", key=place.key)  # fmt: skip
+    context = open_context(place.workspace)
+    approved = finished_request(context, place.ids["runs"])
+    new_grant(context, approved, widened=[], max_uses=1, seconds=3600, name="operator", key=place.key)
     place.draft("again")
     place.save()
 

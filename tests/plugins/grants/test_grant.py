@@ -25,8 +25,8 @@ def give(bench: Bench, **changes: Any) -> Grant:
         "widened": ["inputs.data.csv gte 0 lte 100"], "max_uses": 2, "seconds": 3600, "name": "alice", "key": bench.keys["alice"],  # noqa: E501
         **changes,
     }  # fmt: skip
-    job = finished_request(bench.context, "req-1").job
-    return new_grant(bench.context, "req-1", **{**values, "widened": read_widened(job, values["widened"])})
+    approved = finished_request(bench.context, "req-1")
+    return new_grant(bench.context, approved, **{**values, "widened": read_widened(approved.job, values["widened"])})
 
 
 @pytest.fixture
@@ -120,8 +120,7 @@ def test_a_revoked_grant_and_one_whose_signer_was_revoked(ran: Bench) -> None:
 def test_who_gives_what_waits_and_what_the_policy_ends(ran: Bench) -> None:
     for wrong in ("req-9", ""):
         with pytest.raises(InvalidInput):
-            new_grant(ran.context, wrong or "req-404", widened=[], max_uses=1, seconds=60, name="alice",
-                      key=ran.keys["alice"])  # fmt: skip
+            finished_request(ran.context, wrong or "req-404")
     with pytest.raises(Refused) as caught:
         give(ran, widened=["inputs.other.csv gte 0 lte 9"])
     assert caught.value.code == "grant_mismatch"

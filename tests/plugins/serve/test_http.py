@@ -319,6 +319,12 @@ def without_a_place_to_write_nothing_is_decided(server: Running) -> None:
 def test_no_auth_is_for_loopback_and_it_ends_when_it_is_told_to(started: Callable[..., Running]) -> None:
     server = started("--no-auth", token=None)
     assert post(server, ACCEPTED, headers={}).status_code == 200
+    for name in ("localhost", f"LOCALHOST:{server.port}", "127.0.0.2", f"[::1]:{server.port}", "[::1]"):
+        assert post(server, ACCEPTED, headers={"Host": name}).status_code == 200, name
+    for name in ("evil.example", f"evil.example:{server.port}", "127.0.0.1.evil.example", "localhost.", "10.0.0.1", ""):
+        refused = post(server, ACCEPTED, headers={"Host": name})  # a page whose name leads to 127.0.0.1
+        assert refused.status_code == 421 and refused.json()["error"]["code"] == "wrong_host", name
+        assert httpx.get(f"{server.url}/metrics", headers={"Host": name}).status_code == 421
     operation = httpx.get(f"{server.url}/openapi.json").json()["paths"]["/pre-tool-check"]["post"]
     assert "401" not in operation["responses"] and operation["security"] == []
     slow = socket.create_connection(("127.0.0.1", server.port))

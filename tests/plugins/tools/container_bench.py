@@ -12,7 +12,7 @@ from tests.plugins.tools.little_servers import HONEST, PYTHON
 from threegate.core.settings import EraSettings, RunnersSettings, Settings, WorkspaceSettings
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.manifest import Manifest
-from threegate.plugins.tools.server_process import Server, open_server
+from threegate.plugins.tools.server_process import Server
 
 NOWHERE = Workspace(Path("/nonexistent"))
 
@@ -39,14 +39,14 @@ def described(source: str = "", **fields: Any) -> Manifest:
 
 def pinned(manifest: Manifest, settings: Settings) -> Manifest:
     """The same, with what the server says of itself."""
-    with open_server(NOWHERE, settings, manifest) as server:
+    with Server(NOWHERE, settings, manifest) as server:
         return replace(manifest, initialize=server.initialize(), tools=server.list_tools())
 
 
 def opened(source: str = "", workspace: str = "", **fields: Any) -> Server:
     """A server that is pinned, to be entered."""
     settings = engine_settings(workspace)
-    return open_server(NOWHERE, settings, pinned(described(source, **fields), settings))
+    return Server(NOWHERE, settings, pinned(described(source, **fields), settings))
 
 
 def containers(workspace: str) -> list[str]:

@@ -23,9 +23,9 @@ import uvicorn
 from tests.support import wait_until
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.plugins.tools.fresh_server import open_fresh
 from threegate.plugins.tools.manifest import Manifest
 from threegate.plugins.tools.remote.guarded_http import Reach
+from threegate.plugins.tools.server_process import open_fresh
 
 NAME: Final = "mcp.example.com"
 OTHER: Final = "other.example.com"

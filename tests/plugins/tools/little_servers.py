@@ -17,7 +17,7 @@ from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.manifest import Manifest, Place
 from threegate.plugins.tools.program_tree import program_digests
-from threegate.plugins.tools.server_process import open_server
+from threegate.plugins.tools.server_process import Server
 
 PYTHON = "/usr/bin/python3"
 NODE = "/usr/bin/node"
@@ -93,7 +93,7 @@ def described(path: Path, *, place: Place = "jail", **fields: Any) -> Manifest:
 def pinned_server(path: Path, *, place: Place = "jail", **fields: Any) -> Manifest:
     """The same, with what the server says of itself."""
     manifest = described(path, place=place, **fields)
-    with open_server(nowhere(path), Settings(), manifest) as server:
+    with Server(nowhere(path), Settings(), manifest) as server:
         initialize = server.initialize()
         tools = server.list_tools()
     return replace(manifest, initialize=initialize, tools=tools)

@@ -13,24 +13,16 @@ from typing import Any
 
 from tests.acts.bench_workspace import Bench
 from tests.plugins.tools.authorization_server import Servers, follow, serving
+from tests.plugins.tools.https_servers import remote_manifest
 from threegate.core.settings import Settings
 from threegate.core.user_state import UserState
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.remote.browser_login import Again, log_in, log_in_again, plan_login
-from threegate.plugins.tools.remote.login import headers_for
+from threegate.plugins.tools.remote.login import ServerLogin
 from threegate.plugins.tools.remote_login import OAuthLogin, RemoteLogin
 from threegate.trail.workspace_key import make_key
 
 NAME = "tracker"
-
-
-@dataclass(frozen=True)
-class Signed:
-    """What the login reads of a manifest."""
-
-    server: str
-    url: str
-    login: RemoteLogin | None
 
 
 @dataclass
@@ -85,8 +77,12 @@ class LoginBench:
 
     def headers(self, oauth: OAuthLogin | None, *, url: str = "", **more: Any) -> tuple[tuple[str, str], ...]:
         """What a call would be sent with."""
-        signed = Signed(NAME, url or self.servers.url, RemoteLogin(oauth, **more))
-        return headers_for(self.bench.workspace, self.settings, signed, reach=self.servers.reach)
+        return self.login(RemoteLogin(oauth, **more), url=url).headers()
+
+    def login(self, login: RemoteLogin | None, *, url: str = "") -> ServerLogin:
+        """Of a server that was signed with it."""
+        signed = remote_manifest(url or self.servers.url, server=NAME, login=login)
+        return ServerLogin(self.bench.workspace, self.settings, signed, reach=self.servers.reach)
 
     def token(self, oauth: OAuthLogin) -> str:
         """The one in these headers."""

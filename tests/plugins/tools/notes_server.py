@@ -19,7 +19,7 @@ from threegate.core.workspace import Workspace
 from threegate.plugins.tools.kinds import ToolsAdded
 from threegate.plugins.tools.manifest import Manifest, ServerFolder
 from threegate.plugins.tools.program_tree import program_digests
-from threegate.plugins.tools.server_process import open_server
+from threegate.plugins.tools.server_process import Server
 from threegate.trail.trail import Trail
 
 CODE: Final = r"""
@@ -127,7 +127,7 @@ class Notes:
         )
         found = replace(found, **more)
         found = replace(found, program=program_digests(found))
-        with open_server(self.workspace, self.workspace.load_settings(), found) as server:
+        with Server(self.workspace, self.workspace.load_settings(), found) as server:
             found = replace(found, initialize=server.initialize(), tools=server.list_tools())
         self.manifest = found
         self.pin()

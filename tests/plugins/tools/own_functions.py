@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -110,7 +111,8 @@ class Functions:
     def program(self, pickled: Path, *, waits: bool = False) -> subprocess.Popen[str]:
         """A process that uses a pickled decision; with `waits` its function ends once `until` is there."""
         words = [sys.executable, "-c", PROGRAM, str(pickled), str(self.calls), str(self.until) if waits else ""]
-        return subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        environment = {**os.environ, "THREEGATE_WORKSPACE": str(self.place.root)}
+        return subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment)
 
     def as_nobody(self, digest: str) -> str:
         """What a program of the account nobody prints that asks for a call and uses it."""

@@ -29,7 +29,7 @@ from tests.support import children, make_place, processes, wait_until
 from threegate.plugins.tools.manifest import Manifest, ServerFolder, parse_manifest
 from threegate.plugins.tools.mcp import server_container
 from threegate.plugins.tools.process_states import count_processes
-from threegate.plugins.tools.server_process import ServerError, open_server
+from threegate.plugins.tools.server_process import Server, ServerError
 from threegate.runners.era import container_engine
 from threegate.runners.era.backend import remove_orphans
 from threegate.setup.settings_file import set_values
@@ -160,7 +160,7 @@ HOLDS = """
 import sys, time
 sys.path[:0] = {path!r}
 from tests.plugins.tools.container_bench import *
-with open_server(NOWHERE, engine_settings({workspace!r}), described("import signal; signal.signal(1, signal.SIG_IGN)")) as server:
+with Server(NOWHERE, engine_settings({workspace!r}), described("import signal; signal.signal(1, signal.SIG_IGN)")) as server:
     server.initialize()
     print("ready", flush=True)
     time.sleep(300)
@@ -222,7 +222,7 @@ def test_what_nobody_could_remove_the_next_start_does() -> None:
 def test_one_that_cannot_be_started_says_why(said: str, fields: dict[str, Any]) -> None:
     workspace = new_workspace_id()
     with (
-        open_server(NOWHERE, engine_settings(workspace), described(**fields)) as server,
+        Server(NOWHERE, engine_settings(workspace), described(**fields)) as server,
         pytest.raises(ServerError) as ended,
     ):
         server.initialize()
@@ -236,7 +236,7 @@ def test_without_an_engine_it_says_so_in_one_line(tmp_path: Path) -> None:
         engine_settings(engine=f"unix://{tmp_path}/none"),
     )
     with (
-        open_server(NOWHERE, settings, manifest) as server,
+        Server(NOWHERE, settings, manifest) as server,
         pytest.raises(ServerError, match="no container engine"),
     ):
         server.initialize()

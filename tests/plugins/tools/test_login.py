@@ -13,11 +13,10 @@ import pytest
 
 from tests.acts.bench_workspace import make_bench
 from tests.plugins.tools.authorization_server import AUTHORITY, SERVER, WELL_KNOWN, Client, Said, make_certificates
-from tests.plugins.tools.login_bench import NAME, LoginBench, Signed, open_logins
+from tests.plugins.tools.login_bench import NAME, LoginBench, open_logins
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.plugins.tools.remote.header_files import kept_headers
-from threegate.plugins.tools.remote.login import headers_for, token_was_refused
 from threegate.plugins.tools.remote_login import RemoteLogin
 
 
@@ -73,14 +72,14 @@ def test_a_token_is_refreshed_before_it_ends(logins: LoginBench) -> None:
 
 def test_a_token_that_a_server_refused_is_not_sent_again(logins: LoginBench) -> None:
     oauth = logins.log_in()
-    signed = Signed(NAME, logins.servers.url, RemoteLogin(oauth))
+    login = logins.login(RemoteLogin(oauth))
     sent = logins.headers(oauth)
-    token_was_refused(logins.settings, signed, sent)
+    login.was_refused(sent)
     again = logins.headers(oauth)
     assert again != sent
-    token_was_refused(logins.settings, signed, sent)
+    login.was_refused(sent)
     assert logins.headers(oauth) == again, "the newer token is another one"
-    token_was_refused(logins.settings, Signed(NAME, signed.url, None), sent)
+    logins.login(None).was_refused(sent)
 
 
 def test_log_in_again_with_what_is_signed(logins: LoginBench) -> None:
@@ -204,8 +203,7 @@ def test_headers_of_files(logins: LoginBench, tmp_path: Path) -> None:
 
 
 def test_a_server_without_a_login_gets_no_header(logins: LoginBench) -> None:
-    signed = Signed(NAME, logins.servers.url, None)
-    assert headers_for(logins.bench.workspace, logins.settings, signed) == ()
+    assert logins.login(None).headers() == ()
     assert logins.headers(None) == ()
 
 

@@ -28,10 +28,10 @@ from tests.plugins.tools.login_bench import LoginBench
 from tests.support import wait_until
 from threegate.cli import main
 from threegate.core.errors import InvalidInput, Refused
-from threegate.plugins.tools.fresh_server import open_fresh
 from threegate.plugins.tools.login_question import AskedLogin, looked_at
 from threegate.plugins.tools.remote import guarded_http
 from threegate.plugins.tools.remote.guarded_http import Reach
+from threegate.plugins.tools.server_process import open_fresh
 from threegate.plugins.tools.tool_servers import WantedServer, pinned
 from threegate.plugins.tools.tools_doctor import tool_lines
 
@@ -257,6 +257,18 @@ def test_a_server_that_has_a_token_from_a_file(operator: Operator, tmp_path: Pat
     file.write_text("wrong-token")
     code, screen = operator.typed("tools", "test", "other", browses=False)
     assert code == 2 and "type: threegate tools remove other, then add it again" in screen
+
+
+def test_a_token_is_never_sent_beside_another_authorization(operator: Operator, tmp_path: Path) -> None:
+    """Which of two headers counts would be the server's to choose."""
+    file = tmp_path / "key"
+    file.write_text("wrong-token")
+    file.chmod(0o600)
+    operator.logins.bench.settings(secrets__key__file=str(file))
+    words = ("tools", "add", SERVER, "--url", operator.url, "--header", "authorization=key", *key_of(operator), "--yes")
+    code, screen = operator.typed(*words, browses=False)
+    assert code == 2 and "the server wants a login (401)" in screen, screen
+    assert operator.logins.servers.sent("/register") == []
 
 
 @pytest.mark.parametrize(

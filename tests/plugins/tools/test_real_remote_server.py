@@ -17,7 +17,7 @@ from tests.plugins.tools.https_servers import Authority, pinned_remote, tls_fron
 from tests.support import wait_until
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.plugins.tools.fresh_server import open_fresh
+from threegate.plugins.tools.server_process import open_fresh
 
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("echo", {"message": 'é中 "\\'}),

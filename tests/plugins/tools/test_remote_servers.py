@@ -39,11 +39,11 @@ from threegate.core import canonical
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.called_server import Answer
-from threegate.plugins.tools.fresh_server import open_fresh
 from threegate.plugins.tools.manifest import Manifest
 from threegate.plugins.tools.message_stream import ServerError
 from threegate.plugins.tools.remote.mirrored_headers import header_problem, header_text, mirrored
 from threegate.plugins.tools.remote.remote_server import RemoteServer
+from threegate.plugins.tools.server_process import open_fresh
 
 MIB = 1 << 20
 

@@ -27,7 +27,7 @@ from threegate.core.settings import SecretReference, Settings
 from threegate.plugins.tools.manifest import Manifest, Place, ServerFolder
 from threegate.plugins.tools.program_tree import program_digests
 from threegate.plugins.tools.server_command import pinned_command
-from threegate.plugins.tools.server_process import Server, ServerError, open_server
+from threegate.plugins.tools.server_process import Server, ServerError
 from threegate.plugins.tools.server_start import server_account
 from threegate.runners.jail.jail_cgroup import JailCgroup
 
@@ -55,7 +55,7 @@ def call(id, name, arguments):
 
 
 def ask(manifest: Manifest, path: Path, arguments: dict[str, Any], settings: Settings | None = None) -> Any:
-    with open_server(nowhere(path), settings or Settings(), manifest) as server:
+    with Server(nowhere(path), settings or Settings(), manifest) as server:
         server.check_pinned()
         return text_of(server.call("echo", arguments, 20, 1 << 20).content)
 
@@ -76,7 +76,7 @@ def test_in_the_jail_it_has_what_was_signed_and_nothing_else(folder: Path) -> No
         env={"MODE": "quiet"},
         secrets=("TOKEN",),
     )
-    with open_server(nowhere(path), settings, manifest) as server:
+    with Server(nowhere(path), settings, manifest) as server:
         manifest = replace(manifest, initialize=server.initialize(), tools=server.list_tools())
         assert not any(b"SECRET-VALUE" in line for _, line in processes())
     wanted = {
@@ -126,7 +126,7 @@ def test_nothing_of_it_is_left(folder: Path, place: Place) -> None:
     def left() -> list[int]:
         return [pid for pid, line in processes() if mark.encode() in line]
 
-    with open_server(nowhere(path), Settings(), manifest) as server:
+    with Server(nowhere(path), Settings(), manifest) as server:
         server.check_pinned()
         wait_until(left, "a process of the server", 10)
     wait_until(lambda: not left(), left, 10)
@@ -204,7 +204,7 @@ def test_an_answer_is_what_the_server_gave(folder: Path) -> None:
     }
     path = write_server(folder, f"def call(id, name, arguments): say({{'id': id, 'result': {result!r}}})")
     manifest = pinned_server(path, place="host")
-    with open_server(nowhere(path), Settings(), manifest) as server:
+    with Server(nowhere(path), Settings(), manifest) as server:
         server.check_pinned()
         answer = server.call("echo", {}, 20, 1 << 20)
     assert list(answer.content) == result["content"] and answer.structured == result["structuredContent"]
@@ -215,7 +215,7 @@ def test_an_error_of_the_protocol_is_an_answer_too(folder: Path) -> None:
     path = write_server(
         folder, "def call(id, name, arguments): say({'id': id, 'error': {'code': -32602, 'message': 'no'}})"
     )
-    with open_server(nowhere(path), Settings(), pinned_server(path, place="host")) as server:
+    with Server(nowhere(path), Settings(), pinned_server(path, place="host")) as server:
         server.check_pinned()
         answer = server.call("echo", {}, 20, 1 << 20)
         assert answer.is_error and answer.error == {"code": -32602, "message": "no"} and server.alive
@@ -243,7 +243,7 @@ def call(id, name, arguments):
     manifest = pinned_server(path, place="host")
     assert [tool.name for tool in manifest.tools] == ["echo", "echo1", "echo2"]
     heard: list[Any] = []
-    with open_server(nowhere(path), Settings(), manifest) as server:
+    with Server(nowhere(path), Settings(), manifest) as server:
         server.check_pinned()
         assert server.call("echo1", {}, 20, 1 << 20, progress=heard.append).content[0]["text"] == "done"
         server.call("echo", {}, 20, 1 << 20)
@@ -266,7 +266,7 @@ server.run("stdio")
     (tool,) = manifest.tools
     assert (tool.name, tool.title, tool.description) == ("add", "Add", "The sum.")
     assert manifest.initialize["instructions"] == "Adds."
-    with open_server(nowhere(path), Settings(), manifest) as server:
+    with Server(nowhere(path), Settings(), manifest) as server:
         server.check_pinned()
         answer = server.call("add", {"a": 2, "b": 3}, 30, 1 << 20)
     assert answer.structured == {"result": 5} and not answer.is_error
@@ -274,7 +274,7 @@ server.run("stdio")
 
 def test_a_call_can_be_cancelled_from_another_thread(folder: Path) -> None:
     path = write_server(folder, "def call(id, name, arguments): pass")
-    with open_server(nowhere(path), Settings(), pinned_server(path, place="host")) as server:
+    with Server(nowhere(path), Settings(), pinned_server(path, place="host")) as server:
         server.check_pinned()
         threading.Timer(0.2, server.cancel).start()
         with pytest.raises(ServerError) as stopped:
@@ -286,7 +286,7 @@ def test_a_program_that_changed_is_not_started(folder: Path) -> None:
     path = write_server(folder)
     manifest = pinned_server(path, place="host")
     path.write_text(path.read_text() + "# more\n")
-    with pytest.raises(Refused) as changed, open_server(nowhere(path), Settings(), manifest):
+    with pytest.raises(Refused) as changed, Server(nowhere(path), Settings(), manifest):
         pass
     assert changed.value.code == "tools_changed" and "program" in str(changed.value)
 
@@ -295,7 +295,7 @@ def test_a_secret_that_is_not_there_starts_nothing(folder: Path) -> None:
     path = write_server(folder)
     with (
         pytest.raises(Unavailable, match=r"secrets\.TOKEN"),
-        open_server(nowhere(path), Settings(), described(path, secrets=("TOKEN",))),
+        Server(nowhere(path), Settings(), described(path, secrets=("TOKEN",))),
     ):
         pass
 
@@ -372,7 +372,7 @@ def test_an_environment_of_python_is_pinned_with_its_interpreter(folder: Path) -
 
 
 def test_a_server_that_was_ended_answers_nothing(folder: Path) -> None:
-    server = Server(described(write_server(folder)), lambda: pytest.fail("started"))
+    server = Server(nowhere(folder), Settings(), described(write_server(folder)))
     with pytest.raises(ServerError, match="start it again"):
         server.initialize()
     server.cancel()

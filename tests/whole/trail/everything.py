@@ -22,7 +22,7 @@ from threegate.launch.context import daemon_context
 from threegate.launch.pipeline import claim, judge_now
 from threegate.plugins.evidence.cosigned_checkpoints import newest_trail_checkpoint, record_cosignature
 from threegate.plugins.grants.constraint import Constraint
-from threegate.plugins.grants.giving import new_grant
+from threegate.plugins.grants.giving import finished_request, new_grant
 from threegate.plugins.grants.widened import Widened
 from threegate.review.countersign import countersign, open_waiting
 from threegate.trail.cosignature import WitnessKey, cosign
@@ -53,7 +53,7 @@ def make_everything(folder: Path) -> Workspace:
     for _ in range(2):
         call("audit", "replay", "ran", *call.signed)
     new_grant(
-        bench.context, "ran", widened=[Widened("inputs.data.csv", Constraint.read("gte 0 lte 99", ["integer"]))], max_uses=2, seconds=3600, name="alice", key=bench.keys["alice"]  # noqa: E501
+        bench.context, finished_request(bench.context, "ran"), widened=[Widened("inputs.data.csv", Constraint.read("gte 0 lte 99", ["integer"]))], max_uses=2, seconds=3600, name="alice", key=bench.keys["alice"]  # noqa: E501
     )  # fmt: skip
     bench.draft("granted", slug="granted", code=CODE, data=b"4\n")
     call("run", "--once")

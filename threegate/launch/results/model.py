@@ -78,7 +78,7 @@ def schema() -> dict[str, Any]:
     value = ToolResult.model_json_schema()
     return {
         "$schema": DIALECT,
-        "$id": "https://threegate.local/schemas/tool-result.schema.json",
+        "$id": "https://threegate.dev/schemas/tool-result.schema.json",
         **value,
         "title": "ThreeGate tool result, front matter",
     }

@@ -43,7 +43,7 @@ _MODE = 0o600
 
 def new_grant(
     context: Context,
-    request_id: str,
+    approved: Approved,
     *,
     widened: Sequence[Widened],
     max_uses: int,
@@ -51,12 +51,13 @@ def new_grant(
     name: str,
     key: KeySource,
 ) -> Grant:
-    """Sign a grant made from a finished request. Raises Refused, InvalidInput, TrailError, Unavailable."""
-    approved = finished_request(context, request_id)
+    """Sign a grant made from a finished request, as it was shown. Raises Refused, InvalidInput, TrailError,
+    Unavailable.
+    """
     given = payloads.Approved.of(approved.history.approved) if approved.history else None
     owner = given.owner if given else None
     if owner is None:
-        raise Refused("grant_mismatch", f"{request_id}: the trail does not say who drafted it")
+        raise Refused("grant_mismatch", f"{approved.request.request_id}: the trail does not say who drafted it")
     return sign_grant(
         context,
         approved.job,

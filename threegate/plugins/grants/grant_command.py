@@ -98,7 +98,7 @@ def new(
     ask(f"Sign this grant as {acting.name}?", yes)
     grant = new_grant(
         context,
-        request_id,
+        approved,
         widened=widened,
         max_uses=max_uses,
         seconds=seconds,

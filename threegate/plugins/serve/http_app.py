@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import ipaddress
+import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -66,9 +68,11 @@ _MEANINGS: Final = {
     408: "The body arrived too slowly.",
     413: "The body is larger than 64 KiB.",
     415: "The Content-Type is not application/json.",
+    421: "Without a token: the Host is not this machine.",
     429: "Too many requests from this address; Retry-After says how long to wait.",
     503: "Temporarily unavailable: something cannot be recorded or read, or too many connections are open.",
 }
+_HERE: Final = re.compile(r"(localhost|[0-9.]+|\[[0-9a-f:]+\])(?::[0-9]*)?")
 _TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
 _RETRY_AFTER: Final = {
     "Retry-After": {
@@ -94,6 +98,10 @@ class HttpOptions:
     """The workspace whose project, settings and contracts judge proposals and contract calls."""
     metrics: Callable[[], bytes] | None = None
     """Returns the numbers of the workspace in Prometheus' text format; None if there are none (`numbers_of`)."""
+    local: bool = False
+    """Whether the Host of a request must be this machine: otherwise the script of a page whose name resolves to
+    127.0.0.1 (DNS rebinding) could ask where no token is required.
+    """
 
 
 class _Refusal(Exception):
@@ -127,13 +135,15 @@ def create_app(options: HttpOptions) -> FastAPI:
     """The application; nothing is bound or read yet."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False, **_ABOUT)
     secured: dict[str, Any] = {"dependencies": [] if options.token is None else [Depends(_Bearer(options.token))]}
-    wanted = () if options.token is None else (401,)
+    wanted = (421,) if options.local else () if options.token is None else (401,)
     everyone, known = (RateLimit(options.per_minute, clock=options.clock) for _ in range(2))
     gates = WorkspaceGates(options.workspace, options.log, clock=options.clock)
 
     @app.middleware("http")
     async def in_front(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
+            if options.local and not _is_here(request.headers.get("host", "")):
+                raise _Refusal(421, "wrong_host", "without a token, ask http://127.0.0.1:PORT or http://localhost:PORT")
             # Before the token is compared and the body is read: guessing a token must be slow.
             if request.url.path not in _OPEN:
                 _count(request, everyone, known, options.token)
@@ -350,6 +360,17 @@ async def _numbers(metrics: Callable[[], bytes] | None) -> Response:
     except (OSError, ThreeGateError):
         raise _Refusal(503, "metrics_not_readable", "the trail or a folder cannot be read by this account") from None
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _is_here(host: str) -> bool:
+    """Whether a Host names this machine by an address of loopback, or as localhost; with or without a port."""
+    name = _HERE.fullmatch(host.lower())
+    if name is None or name[1] == "localhost":
+        return name is not None
+    try:
+        return ipaddress.ip_address(name[1].strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _count(request: Request, everyone: RateLimit, known: RateLimit, token: str | None) -> None:

@@ -68,6 +68,7 @@ def http(
         per_minute=rate,
         metrics=numbers_of(workspace, decisions.path),
         workspace=workspace,
+        local=no_auth,
     )
     warn(f"decisions are recorded in {decisions.path}")
 

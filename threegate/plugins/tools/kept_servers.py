@@ -29,7 +29,7 @@ from threegate.plugins.tools.called_server import Answer, Progress
 from threegate.plugins.tools.manifest import Manifest, manifest_name
 from threegate.plugins.tools.process_states import FRESH, RUNNING, write_states
 from threegate.plugins.tools.requested_call import pinned_manifest
-from threegate.plugins.tools.server_process import Server, ServerError, open_server
+from threegate.plugins.tools.server_process import Server, ServerError
 from threegate.plugins.tools.server_start import refuse_changed_program
 from threegate.trail.payloads.payload import Owner
 
@@ -274,7 +274,7 @@ class _Process:
             )
         server = self._server
         if server is None:
-            server = open_server(self._workspace, self._settings, self.manifest)
+            server = Server(self._workspace, self._settings, self.manifest)
             server.__enter__()
             with self._lock:
                 self._server = server

@@ -13,6 +13,8 @@ import binascii
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import cache
+from itertools import pairwise
 from typing import Any, Final
 
 import re2
@@ -39,7 +41,7 @@ class KnownValues:
     """Values to be masked, each one token of ASCII characters with at least SECRET_CHARS_MIN of them."""
 
     def __init__(self, values: Iterable[str]) -> None:
-        self._values = sorted({value for value in values if value})
+        self._values = sorted({piece for value in values for piece in _pieces(value)})
         # Not `linear.compiled`: that keeps each pattern, and with it the value, for good.
         self._patterns = [re2.compile(_pattern(value).encode("ascii"), OPTIONS) for value in self._values]
         self.met = False
@@ -183,6 +185,13 @@ def _number(value: str) -> Decimal | None:
 # ---- the forms of a value, as one pattern for RE2
 
 
+def _pieces(value: str) -> list[str]:
+    """A value in pieces of nearly the same length."""
+    count = -(-len(value) // limits.MASKED_PIECE_CHARS)
+    edges = [len(value) * number // count for number in range(count + 1)] if count else []
+    return [value[start:end] for start, end in pairwise(edges)]
+
+
 def _pattern(value: str) -> str:
     data = value.encode("ascii")
     forms = ["".join(map(_char, value)), _BETWEEN_BYTES.join(_byte(byte) for byte in data)]
@@ -190,6 +199,7 @@ def _pattern(value: str) -> str:
     return "|".join(forms)
 
 
+@cache
 def _char(chars: str) -> str:
     """One of the characters: itself, or its JSON or percent escape, however often that was escaped again."""
     codes = "|".join(f"{code[0]}{_any_case(code[1])}" for code in (f"{ord(char):02x}" for char in chars))
@@ -197,6 +207,7 @@ def _char(chars: str) -> str:
     return rf"(?:[{re.escape(chars)}]|(?:\\+(?:u00|x)|%(?:25)*)(?:{codes}){slash})"
 
 
+@cache
 def _byte(byte: int) -> str:
     return "".join(map(_any_case, f"{byte:02x}"))
 
@@ -211,6 +222,10 @@ def _base64(data: bytes, before: int) -> list[str]:
     bits = int.from_bytes(data)
     sets = []
     for first in range(low - low % 6, high, 6):
+        if low <= first and first + 6 <= high:
+            digit = _ALPHABET[bits >> (high - first - 6) & 63]
+            sets.append(_URL_SAFE.get(digit, digit))
+            continue
         known = [bit for bit in range(first, first + 6) if low <= bit < high]
         fits = "".join(
             digit

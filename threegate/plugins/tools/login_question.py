@@ -28,9 +28,10 @@ from threegate.core.settings import Settings
 from threegate.launch.context import Context
 from threegate.plugins.tools.called_server import LoginRequiredError
 from threegate.plugins.tools.login_card import plan_sections, signed_items
+from threegate.plugins.tools.manifest import Manifest
 from threegate.plugins.tools.remote.header_files import kept_headers
 from threegate.plugins.tools.remote.token_store import TokenStore
-from threegate.plugins.tools.remote_login import KeptHeader, LoginServer, OAuthLogin, RemoteLogin
+from threegate.plugins.tools.remote_login import KeptHeader, OAuthLogin, RemoteLogin
 from threegate.plugins.tools.tool_servers import LookedAt, WantedServer, look_at_new
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ def looked_at(
     try:
         looked = look_at_new(context, wanted, reach=reach)
     except LoginRequiredError as error:
-        if asked.bearer:
-            raise
+        if any(header.name.lower() == "authorization" for header in headers):
+            raise  # a token beside it would be a second header of that name
         challenges = error.challenges
     else:
         yield looked
@@ -132,13 +133,13 @@ def log_in_here(
 
 
 def log_in_again_here(
-    settings: Settings, manifest: LoginServer, *, yes: bool, json_: bool, reach: Reach | None = None
+    settings: Settings, manifest: Manifest, *, yes: bool, json_: bool, reach: Reach | None = None
 ) -> None:
     """A new login to a signed server. Raises as `log_in_here`, and Refused `login_required` if its client was lost."""
     require_extra(_NEEDS, "mcp")
     from threegate.plugins.tools.remote import browser_login, guarded_http
 
-    oauth = manifest.login.oauth if manifest.login is not None else None
+    oauth = manifest.oauth
     if oauth is None:
         raise InvalidInput(f"{manifest.server}: was added without a login; nothing to log in to")
     again = browser_login.Again(settings, manifest.server, manifest.url, oauth)

@@ -24,7 +24,7 @@ from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.record import first_problem
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.kinds import manifest_path
-from threegate.plugins.tools.remote_login import RemoteLogin
+from threegate.plugins.tools.remote_login import OAuthLogin, RemoteLogin
 from threegate.trail.index import TrailIndex
 
 Place = Literal["jail", "era", "host", "remote", "caller"]
@@ -129,6 +129,11 @@ class Manifest:
     def hosts(self) -> tuple[str, ...]:
         """Where what it is given may go."""
         return (urlsplit(self.url).hostname or "",) if self.url else self.allow
+
+    @property
+    def oauth(self) -> OAuthLogin | None:
+        """The login by a browser that it wants; None if it wants none."""
+        return self.login.oauth if self.login is not None else None
 
     @cached_property
     def digest(self) -> str:

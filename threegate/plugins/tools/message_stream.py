@@ -95,15 +95,7 @@ class MessageStream:
             if self._ended:
                 raise self._gone()
             self._wait()
-        line = self._lines.popleft()
-        try:
-            message = canonical.loads_strict(line, max_bytes=len(line))
-        except canonical.StrictJSONError as error:
-            raise ServerError("server_protocol", f"the server wrote a line that is not a message ({error})") from None
-        if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-            raise ServerError("server_protocol", "the server wrote a line that is not a JSON-RPC message")
-        masked: dict[str, Any] = self._secrets.json(message, scanned=scanned)
-        return masked
+        return read_message(self._lines.popleft(), self._secrets, scanned=scanned)
 
     @property
     def met_secret(self) -> bool:
@@ -189,6 +181,18 @@ class MessageStream:
     def _gone(self) -> ServerError:
         said = self.last_words()
         return ServerError("server_ended", f"the server ended before it answered{f' ({said})' if said else ''}")
+
+
+def read_message(data: bytes, secrets: KnownValues, *, scanned: bool) -> dict[str, Any]:
+    """One message, masked; `scanned` as in `KnownValues.json`. Raises ServerError."""
+    try:
+        message = canonical.loads_strict(data, max_bytes=len(data))
+    except canonical.StrictJSONError as error:
+        raise ServerError("server_protocol", f"the server wrote what is not a message ({error})") from None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        raise ServerError("server_protocol", "the server wrote what is not a JSON-RPC message")
+    masked: dict[str, Any] = secrets.json(message, scanned=scanned)
+    return masked
 
 
 def one_line(text: str) -> str:

@@ -6,7 +6,7 @@ Invariant: it has no secret. A token belongs to one `OAuthLogin` at one URL (`bo
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Final, Literal, Protocol
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -68,19 +68,6 @@ class RemoteLogin:
         """As in the manifest; every key is present."""
         oauth = None if self.oauth is None else {**asdict(self.oauth), "scopes": list(self.oauth.scopes)}
         return {"oauth": oauth, "headers": [asdict(header) for header in self.headers]}
-
-
-class LoginServer(Protocol):
-    """What is read of a manifest here."""
-
-    @property
-    def server(self) -> str: ...
-
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def login(self) -> RemoteLogin | None: ...
 
 
 def bound_to(url: str, oauth: OAuthLogin) -> str:

@@ -6,16 +6,20 @@ Invariant: as of `called_server`; after any ServerError the process is terminate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from threegate.core import limits
+from threegate.core.extras import require_extra
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.plugins.tools.called_server import CLIENT, Answer, CalledServer, Progress
 from threegate.plugins.tools.manifest import Manifest
 from threegate.plugins.tools.message_stream import MessageStream, ServerError
 from threegate.plugins.tools.server_start import Started, start_server
+
+if TYPE_CHECKING:
+    from threegate.plugins.tools.remote.guarded_http import Reach
 
 __all__ = ["Answer", "Server", "ServerError"]
 
@@ -26,19 +30,20 @@ _PROTOCOLS: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 class Server(CalledServer):
     """A context manager: the process starts with the block and is terminated with it, including all its children.
 
-    Start it in a thread that lives as long: the kernel kills a jail with the thread that started it. `open_server`
-    makes one.
+    Start it in a thread that lives as long: the kernel kills a jail with the thread that started it. Entering raises
+    Refused (`tools_changed`, `tools_unsafe`), Unavailable; then call `check_pinned`.
     """
 
-    def __init__(self, manifest: Manifest, start: Callable[[], Started]) -> None:
+    def __init__(self, workspace: Workspace, settings: Settings, manifest: Manifest) -> None:
         super().__init__(manifest)
-        self._start = start
+        self._workspace = workspace
+        self._settings = settings
         self._started: Started | None = None
         self._stream: MessageStream | None = None
         self._closed = False
 
     def __enter__(self) -> Server:
-        self._started = self._start()
+        self._started = start_server(self._workspace, self._settings, self.manifest)
         self._stream = MessageStream(self._started.process, self._started.secrets)
         return self
 
@@ -131,8 +136,17 @@ class Server(CalledServer):
         return self._stream
 
 
-def open_server(workspace: Workspace, settings: Settings, manifest: Manifest) -> Server:
-    """A server that is a program; enter it to start it (Refused `tools_changed`, Unavailable), then call
-    `check_pinned`.
-    """
-    return Server(manifest, lambda: start_server(workspace, settings, manifest))
+def open_fresh(
+    workspace: Workspace, settings: Settings, manifest: Manifest, *, reach: Reach | None = None
+) -> CalledServer:
+    """Enter it to reach the server (Refused, Unavailable), then call `check_pinned`. `reach` is for tests."""
+    if not manifest.url:
+        return Server(workspace, settings, manifest)
+    require_extra("a tool server at a URL", "mcp")
+    from threegate.plugins.tools.remote.guarded_http import PUBLIC
+    from threegate.plugins.tools.remote.login import ServerLogin
+    from threegate.plugins.tools.remote.remote_server import RemoteServer
+
+    reach = reach or PUBLIC
+    login = ServerLogin(workspace, settings, manifest, reach=reach)
+    return RemoteServer(manifest, login.headers, refused=login.was_refused, reach=reach)

@@ -26,7 +26,6 @@ from threegate.core.secretscan.scan import mask_secrets
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context
-from threegate.plugins.tools.fresh_server import open_fresh
 from threegate.plugins.tools.kinds import ToolsAdded, ToolsRefreshed, ToolsRemoved, manifest_path
 from threegate.plugins.tools.manifest import (
     SERVER_NAME,
@@ -51,6 +50,7 @@ from threegate.plugins.tools.reached_code import CODE_VARIABLE, UNPINNABLE_VARIA
 from threegate.plugins.tools.remote.token_store import TokenStore
 from threegate.plugins.tools.remote_login import RemoteLogin
 from threegate.plugins.tools.server_command import pinned_command
+from threegate.plugins.tools.server_process import open_fresh
 from threegate.plugins.tools.server_start import DROPPED, secret_values, server_account
 from threegate.runners.era.engine_answer import engine_url
 from threegate.runners.jail.jail import Account
@@ -248,7 +248,7 @@ def sign_server(context: Context, acting: Acting, looked: LookedAt) -> None:
 
 def remove_server(context: Context, name: str, *, actor: str) -> None:
     """Remove a server and what this account keeps of its login; removing needs no signature. Raises Refused,
-    TrailError, OSError.
+    Unavailable, TrailError, OSError.
     """
     with disk_reserve(context.workspace.reserve), _settled(context) as held:
         if manifest_path(name) not in held.index.files:

@@ -27,11 +27,11 @@ from threegate.core.errors import InvalidInput, ThreeGateError
 from threegate.core.screen_parts import Section
 from threegate.core.workspace import Workspace
 from threegate.launch.context import Context, open_context
-from threegate.plugins.tools.fresh_server import open_fresh
 from threegate.plugins.tools.login_question import AskedLogin, log_in_again_here, looked_at
 from threegate.plugins.tools.manifest import Manifest, read_manifest, server_names
 from threegate.plugins.tools.process_states import count_processes
 from threegate.plugins.tools.server_card import difference_section, runs_where, server_sections
+from threegate.plugins.tools.server_process import open_fresh
 from threegate.plugins.tools.tool_servers import (
     LookedAt,
     WantedServer,

@@ -9,7 +9,7 @@ from tests.plugins.drills import test_drills_never_run
 from tests.plugins.drills.test_drills_never_run import run
 from threegate.core.errors import Refused
 from threegate.plugins.drills.placed_drill import Drill
-from threegate.plugins.grants.giving import new_grant
+from threegate.plugins.grants.giving import finished_request, new_grant
 from threegate.plugins.grants.promotion import promote_granted, use_grants
 from threegate.plugins.grants.standing_grants import list_grants
 
@@ -21,7 +21,7 @@ def test_no_grant_covers_it(bench: Bench, drill: Drill) -> None:
     bench.settings(grants__allow=True)
     context = bench.context
     new_grant(
-        context, "req-20260101-101010-abcdef", widened=[], max_uses=9, seconds=900, name="alice", key=bench.keys["alice"]  # noqa: E501
+        context, finished_request(context, "req-20260101-101010-abcdef"), widened=[], max_uses=9, seconds=900, name="alice", key=bench.keys["alice"]  # noqa: E501
     )  # fmt: skip
     assert use_grants(context) == [] and use_grants(context, [drill.listed(bench.workspace)]) == []
     source = next(bench.workspace.finished.glob("TR-*.md")).read_bytes()

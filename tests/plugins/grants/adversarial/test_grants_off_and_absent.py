@@ -65,9 +65,10 @@ def daemon(bench: Bench) -> None:
 
 
 def give(bench: Bench, *, uses: int = 2, seconds: int = 3600) -> Grant:
-    widened = read_widened(finished_request(bench.context, "req-1").job, ["inputs.data.csv gte 0 lte 100"])
+    approved = finished_request(bench.context, "req-1")
+    widened = read_widened(approved.job, ["inputs.data.csv gte 0 lte 100"])
     return new_grant(
-        bench.context, "req-1", widened=widened, max_uses=uses, seconds=seconds, name="alice", key=bench.keys["alice"]
+        bench.context, approved, widened=widened, max_uses=uses, seconds=seconds, name="alice", key=bench.keys["alice"]
     )
 
 

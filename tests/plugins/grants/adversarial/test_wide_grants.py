@@ -44,10 +44,10 @@ def ran(tmp_path: Path) -> Bench:
 
 
 def give(bench: Bench, *texts: str, uses: int = 2) -> Grant:
-    job = finished_request(bench.context, "first").job
-    widened = read_widened(job, texts)
+    approved = finished_request(bench.context, "first")
+    widened = read_widened(approved.job, texts)
     return new_grant(
-        bench.context, "first", widened=widened, max_uses=uses, seconds=3600, name="alice", key=bench.keys["alice"]
+        bench.context, approved, widened=widened, max_uses=uses, seconds=3600, name="alice", key=bench.keys["alice"]
     )  # fmt: skip
 
 

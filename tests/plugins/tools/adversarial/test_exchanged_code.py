@@ -31,7 +31,7 @@ from threegate.core.settings import Settings
 from threegate.plugins.tools.manifest import Manifest, ServerFolder
 from threegate.plugins.tools.manifest import Place as Where
 from threegate.plugins.tools.program_tree import program_digests
-from threegate.plugins.tools.server_process import open_server
+from threegate.plugins.tools.server_process import Server
 from threegate.plugins.tools.server_start import start_server
 
 
@@ -421,7 +421,7 @@ def test_env_finds_the_pinned_interpreter_only(folder: Path, monkeypatch: pytest
     manifest = described(path, argv=(str(path),))
     with (
         pytest.raises(Refused, match="is not in a folder of its own"),
-        open_server(nowhere(path), Settings(), manifest),
+        Server(nowhere(path), Settings(), manifest),
     ):
         pass
 

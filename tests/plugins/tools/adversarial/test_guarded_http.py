@@ -6,7 +6,9 @@ import socket
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -184,6 +186,99 @@ def test_stopped_from_another_thread(host: Host) -> None:
     with pytest.raises(Unavailable, match="broke off"):
         stopped.send("GET")
     assert not stopped.sent and len(host.heard) == 1
+
+
+@contextmanager
+def listening_only(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """A port whose connections are given to `serve`."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                plain, _ = listening.accept()
+                threading.Thread(target=serve, args=(plain,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield listening.getsockname()[1]
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+
+
+def test_stopped_while_the_host_does_not_shake_hands(host: Host) -> None:
+    """Or a call could not be cancelled before its time is over."""
+    came = threading.Event()
+    with (
+        listening_only(lambda plain: came.set() or threading.Event().wait(20) or plain.close()) as port,
+        Request(f"https://{NAME}:{port}/", "it", reach=host.reach()) as request,
+    ):
+        threading.Thread(target=lambda: came.wait(10) and request.stop()).start()
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match="broke off"):
+            request.send("GET", seconds=15)
+        assert time.monotonic() - began < 10 and not request.sent
+
+
+def test_what_is_sent_while_it_is_stopped_is_never_in_the_clear(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one thread may be sending the head, with a token in it, at the very moment in which the other one stops."""
+    crossed: list[bytes] = []
+
+    def relay(plain: socket.socket) -> None:
+        with plain, suppress(OSError), socket.create_connection(("127.0.0.1", host.port)) as behind:
+            back = threading.Thread(target=forward, args=(behind, plain, []), daemon=True)
+            back.start()
+            forward(plain, behind, crossed)
+
+    def forward(source: socket.socket, target: socket.socket, kept: list[bytes]) -> None:
+        with suppress(OSError):
+            while piece := source.recv(65536):
+                kept.append(piece)
+                target.sendall(piece)
+
+    really = socket.socket.shutdown
+
+    def meanwhile(stopped: socket.socket, how: int) -> None:
+        if isinstance(stopped, ssl.SSLSocket):
+            stopped.send(b"Authorization: Bearer at-1")
+            sent.set()
+        really(stopped, how)
+
+    host.answer[:] = [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"]
+    host.held.set()
+    sent = threading.Event()
+    with listening_only(relay) as port:
+        with Request(f"https://{NAME}:{port}/", "it", reach=host.reach()) as request:
+            request.send("GET")
+            monkeypatch.setattr(socket.socket, "shutdown", meanwhile)
+            request.stop()
+            monkeypatch.undo()
+        assert sent.is_set() and crossed
+        assert b"Bearer" not in b"".join(crossed)
+
+
+def test_a_host_that_reads_slowly_does_not_move_the_deadline(authority: Path) -> None:
+    """Each record that it takes would otherwise have the whole time anew."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority)
+
+    def slow(plain: socket.socket) -> None:
+        with suppress(OSError):
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            with context.wrap_socket(plain, server_side=True) as secure:
+                for _ in range(200):
+                    threading.Event().wait(0.1)
+                    secure.recv(16384)
+
+    with (
+        listening_only(slow) as port,
+        Request(f"https://{NAME}:{port}/", "it", reach=Host(port, authority).reach()) as request,
+    ):
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match="no answer in time"):
+            request.send("POST", body=b"x" * 16_000_000, seconds=1.5)
+        assert time.monotonic() - began < 5
 
 
 def test_nobody_there(host: Host) -> None:

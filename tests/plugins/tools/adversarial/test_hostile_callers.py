@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
 import signal
@@ -17,7 +18,8 @@ import pytest
 from tests.plugins.tools.own_functions import SENT, Functions, functions
 from tests.plugins.tools.tool_bench import CONTRACT
 from tests.support import wait_until
-from threegate.client import Decision, Refused
+from threegate.client import Decision, Refused, Unavailable
+from threegate.core import limits
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +75,46 @@ def test_a_made_up_decision_calls_nothing(pay: Functions) -> None:
     with pytest.raises(Refused) as caught, unknown.use():
         pytest.fail("called")
     assert caught.value.code == "not_approved"
+
+
+def test_a_decision_of_another_workspace_calls_nothing(pay: Functions, tmp_path: Path) -> None:
+    """Who writes a decision's words could have a workspace of his own, in which he signs what he likes."""
+    (tmp_path / "his").mkdir()
+    with functions(tmp_path / "his") as his:
+        decision = his.approved("his own")
+        program = pay.program(stored(tmp_path, decision))
+        assert "Refused workspace_mismatch" in program.communicate(timeout=60)[1]
+        assert pay.called() == [] and not his.ended(decision)
+        with decision.use(workspace=his.place.root) as arguments:
+            assert arguments == SENT
+        with pytest.raises(Refused, match="names another workspace"), decision.use(workspace=pay.place.root):
+            pytest.fail("called")
+
+
+def test_an_id_that_leads_out_of_the_inbox_touches_nothing(pay: Functions) -> None:
+    """Somebody who may write there made a folder for it: the file would be emptied, and opened to everybody."""
+    victim = pay.place.root / "victim"
+    victim.write_text("kept")
+    victim.chmod(0o600)
+    (pay.place.root / "inbox" / ".use-a").mkdir()
+    forged = replace(pay.ask(run="leads out"), request_id="a/../../victim")
+    with pytest.raises(Refused), forged.use():
+        pytest.fail("called")
+    assert victim.read_text() == "kept" and victim.stat().st_mode & 0o777 == 0o600
+    (pay.place.root / "inbox" / ".use-a").rmdir()
+
+
+def test_a_program_that_was_stopped_while_it_asked_stops_no_other(
+    pay: Functions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it keeps locked: who asks after it is told, and does not wait for ever."""
+    pay.ask(run="before")
+    monkeypatch.setattr(limits, "CALLER_GO_SECONDS", 0.2)
+    with (pay.place.root / "inbox" / f".asks-{os.geteuid()}").open("r+") as kept:
+        fcntl.flock(kept, fcntl.LOCK_EX)
+        with pytest.raises(Unavailable, match="another program is asking there and does not go on"):
+            pay.ask(run="behind it")
+    assert pay.ask(run="behind it").state == "pending"
 
 
 def test_of_many_processes_one_wins(pay: Functions, tmp_path: Path) -> None:

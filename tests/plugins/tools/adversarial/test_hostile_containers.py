@@ -29,7 +29,7 @@ from threegate.core.errors import InvalidInput, Refused
 from threegate.plugins.tools.manifest import ServerFolder
 from threegate.plugins.tools.mcp.server_image import refuse_hiding
 from threegate.plugins.tools.program_tree import program_digests
-from threegate.plugins.tools.server_process import ServerError, open_server
+from threegate.plugins.tools.server_process import Server, ServerError
 
 MIB = 1 << 20
 CALL = "def call(id, name, arguments): "
@@ -84,10 +84,10 @@ def test_code_in_a_bound_folder_is_pinned_for_a_container_too(folder: Path) -> N
     manifest = described(argv=(PYTHON, str(path)), binds=binds)
     manifest = pinned(replace(manifest, program=program_digests(manifest)), engine_settings(workspace))
     assert list(manifest.program) == [str(path.parent)]
-    with open_server(NOWHERE, engine_settings(workspace), manifest) as server:
+    with Server(NOWHERE, engine_settings(workspace), manifest) as server:
         server.check_pinned()
     helper.write_text("1\n")
-    with pytest.raises(Refused) as changed, open_server(NOWHERE, engine_settings(workspace), manifest):
+    with pytest.raises(Refused) as changed, Server(NOWHERE, engine_settings(workspace), manifest):
         pass
     assert changed.value.code == "tools_changed" and containers(workspace) == []
 

@@ -24,7 +24,7 @@ from threegate.core.settings import Settings
 from threegate.judgement.judge import Clearance
 from threegate.plugins.tools.action import JobServer, ToolCall
 from threegate.plugins.tools.mcp.runner import CallRunner
-from threegate.plugins.tools.server_process import Answer, ServerError, open_server
+from threegate.plugins.tools.server_process import Answer, Server, ServerError
 from threegate.plugins.tools.server_start import Started
 from threegate.request.job import Job
 from threegate.runners.interface import Control
@@ -42,7 +42,7 @@ def folder() -> Iterator[Path]:
 def called(folder: Path, source: str, *, seconds: float = 20, times: int = 1) -> Answer:
     """The last answer of a server that was honest when it was pinned."""
     path = write_server(folder, source)
-    with open_server(nowhere(path), Settings(), pinned_server(path, place="host")) as server:
+    with Server(nowhere(path), Settings(), pinned_server(path, place="host")) as server:
         server.check_pinned()
         for _ in range(times - 1):
             server.call("echo", {}, seconds, MIB)
@@ -119,7 +119,7 @@ def test_one_that_does_not_answer_has_its_time(folder: Path, source: str) -> Non
 
 def test_one_that_does_not_read_has_its_time(folder: Path) -> None:
     path = write_server(folder, "def begun(): __import__('time').sleep(300)")
-    with open_server(nowhere(path), Settings(), described(path, place="host")) as server:
+    with Server(nowhere(path), Settings(), described(path, place="host")) as server:
         server.initialize()
         stream = server._stream
         assert stream is not None
@@ -144,7 +144,7 @@ def call(id, name, arguments):
     count.touch()
     count.chmod(0o666)
     manifest = pinned_server(path, place="host", env={"COUNT": str(count)}, data=(str(count),))
-    with open_server(nowhere(path), Settings(), manifest) as server:
+    with Server(nowhere(path), Settings(), manifest) as server:
         server.check_pinned()
         assert server.call("echo", {}, 20, MIB).content[0]["text"] == "x"
         wait_until(lambda: "answered" in count.read_text(), "the second answer", 10)
@@ -174,7 +174,7 @@ def test_whatever_changes_between_list_and_call_stops_the_call(folder: Path, wha
     path = write_server(folder, f"if os.path.exists(os.environ['FLAG']):\n    {change}")
     manifest = pinned_server(path, place="host", env={"FLAG": str(flag)}, data=(str(flag),))
     flag.touch()
-    with open_server(nowhere(path), Settings(), manifest) as server:
+    with Server(nowhere(path), Settings(), manifest) as server:
         with pytest.raises(Refused, match=what) as changed:
             server.check_pinned()
         with pytest.raises(ServerError):
@@ -212,7 +212,7 @@ def call(id, name, arguments):
 )
 def test_a_list_that_cannot_be_pinned_ends_it(folder: Path, source: str) -> None:
     path = write_server(folder, source)
-    with open_server(nowhere(path), Settings(), described(path, place="host")) as server:
+    with Server(nowhere(path), Settings(), described(path, place="host")) as server:
         server.initialize()
         with pytest.raises(ServerError) as wrong:
             server.list_tools()
@@ -233,7 +233,7 @@ def test_a_list_that_cannot_be_pinned_ends_it(folder: Path, source: str) -> None
 def test_one_that_is_no_server_of_tools_is_refused(folder: Path, said: str) -> None:
     path = write_server(folder, "real = say\ndef say(message): real({**message, 'result': " + said + "})")
     with (
-        open_server(nowhere(path), Settings(), described(path, place="host")) as server,
+        Server(nowhere(path), Settings(), described(path, place="host")) as server,
         pytest.raises(ServerError),
     ):
         server.initialize()
@@ -259,7 +259,7 @@ def test_how_a_call_of_a_hostile_server_ends(folder: Path, status: str, said: st
     """By the words of the result: of the server's own there are none in what we say of it."""
     path, flag = write_server(folder, source), folder / "flag"
     manifest = described(path, place="host", env={"FLAG": str(flag)}, data=(str(flag),))
-    with open_server(nowhere(path), Settings(), manifest) as server:
+    with Server(nowhere(path), Settings(), manifest) as server:
         initialize = server.initialize()
         tools = server.list_tools()
     pinned = replace(manifest, initialize=initialize, tools=tools)
@@ -282,7 +282,7 @@ def test_its_last_words_are_one_short_line_of_data(folder: Path) -> None:
         "sys.stderr.write('first\\n' + '\\x1b]52;c;x\\x07' + 'y' * 9999); sys.stderr.flush(); os._exit(3)",
     )
     with (
-        open_server(nowhere(path), Settings(), described(path, place="host")) as server,
+        Server(nowhere(path), Settings(), described(path, place="host")) as server,
         pytest.raises(ServerError) as ended,
     ):
         server.initialize()

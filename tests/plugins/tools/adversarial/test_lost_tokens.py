@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from tests.plugins.tools.authorization_server import Said, make_certificates
 from tests.plugins.tools.login_bench import NAME, LoginBench, open_logins
 from threegate.core import durable, limits
 from threegate.core.errors import Refused, Unavailable
+from threegate.plugins.tools.remote.token_store import TokenStore
 from threegate.plugins.tools.remote_login import OAuthLogin
 
 AGAIN = f"; type: threegate tools login {NAME}"
@@ -123,6 +125,24 @@ def test_two_refreshers_at_once(logins: LoginBench, ended: OAuthLogin, processes
     with ThreadPoolExecutor(6) as pool:
         (token,) = set(pool.map(get, range(6)))
     assert logins.servers.is_valid(token.decode()) and len(logins.servers.sent("/token")) == 2
+
+
+def test_a_login_that_is_removed_while_it_is_refreshed_stays_removed(logins: LoginBench, ended: OAuthLogin) -> None:
+    """Its server was removed: the new tokens would stay on the disk."""
+    store, removing = TokenStore(logins.settings, NAME), []
+
+    def remove(path: str, said: Said) -> Said:
+        if path == "/token" and not removing:
+            removing.append(threading.Thread(target=store.forget))
+            removing[0].start()
+            removing[0].join(0.3)
+        return said
+
+    logins.servers.altered = remove
+    assert logins.servers.is_valid(logins.token(ended))
+    removing[0].join(10)
+    assert not removing[0].is_alive() and not logins.file.exists()
+    store.forget()
 
 
 def test_an_answer_that_does_not_arrive(logins: LoginBench, ended: OAuthLogin) -> None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import base64
 import json
+import random
+import string
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ import pytest
 
 from tests.plugins.tools.little_servers import nowhere, open_folder, pinned_server, write_server
 from threegate.core.errors import Unavailable
+from threegate.core.limits import LOGIN_TOKEN_CHARS
 from threegate.core.secret_value import read_secret
 from threegate.core.settings import SecretReference, Settings
 from threegate.judgement.judge import Clearance
@@ -28,7 +31,7 @@ from threegate.plugins.tools.manifest import Manifest
 from threegate.plugins.tools.mcp.answer_files import answer_files
 from threegate.plugins.tools.mcp.runner import CallRunner
 from threegate.plugins.tools.program_tree import program_digests
-from threegate.plugins.tools.server_process import Answer, Server, ServerError, open_server
+from threegate.plugins.tools.server_process import Answer, Server, ServerError
 from threegate.request.job import Job
 from threegate.runners.interface import Control
 
@@ -93,7 +96,7 @@ def manifest(folder: Path) -> Manifest:
 
 @pytest.fixture(scope="module")
 def server(folder: Path, settings: Settings, manifest: Manifest) -> Iterator[Server]:
-    with open_server(nowhere(folder / "program" / "server.py"), settings, manifest) as server:
+    with Server(nowhere(folder / "program" / "server.py"), settings, manifest) as server:
         server.check_pinned()
         yield server
 
@@ -257,7 +260,7 @@ def test_its_last_words_are_masked(
     )
     with pytest.raises(ServerError) as ended:
         found = replace(pinned, program=program_digests(pinned), secrets=("TOKEN",))
-        with open_server(nowhere(path), settings, found) as server:
+        with Server(nowhere(path), settings, found) as server:
             server.check_pinned()
     words = str(ended.value)
     assert all(value[at : at + 8] not in words for at in range(len(value) - 8)), words
@@ -270,7 +273,7 @@ def test_an_error_before_a_call_is_masked(folder: Path, settings: Settings, mani
     found = replace(found, program=program_digests(found))
     with (
         pytest.raises(ServerError, match=r"no \[secret\] \[secret\]"),
-        open_server(nowhere(path), settings, found) as server,
+        Server(nowhere(path), settings, found) as server,
     ):  # noqa: E501
         server.initialize()
         server.list_tools()
@@ -301,3 +304,20 @@ def test_masking_takes_time_that_is_linear_in_the_text(made: Callable[[], str]) 
     began = time.monotonic()
     assert known.text(hostile) == hostile
     assert time.monotonic() - began < 5, "quadratic time would take hours"
+
+
+@pytest.mark.parametrize("length", [2_049, LOGIN_TOKEN_CHARS])
+def test_a_long_token_is_masked_from_end_to_end(length: int) -> None:
+    """One of 12,000 characters was too large for a pattern, and no call could be made with it."""
+    token = "".join(random.Random(length).choices(string.ascii_letters + string.digits + "-_./+=", k=length))
+    known = KnownValues([token])
+    for before in ("", "a", "ab"):
+        for said in (
+            before + token,
+            before + json.dumps(token),
+            base64.b64encode(f"{before}{token}!!".encode()).decode(),
+            token.encode().hex(),
+        ):
+            left = known.text(said)
+            assert len(left.replace("[secret]", "")) < 12, left
+    assert known.met

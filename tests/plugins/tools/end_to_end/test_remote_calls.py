@@ -31,7 +31,7 @@ from threegate.plugins.tools.call_draft import draft_call, tool_call
 ADDRESS = "93.184.215.14"
 OURS = "93.184.215.15"
 SERVER = """
-import json, sys
+import asyncio, json, sys
 from pathlib import Path
 import uvicorn
 from mcp.server.mcpserver import MCPServer
@@ -40,9 +40,11 @@ from mcp.server.transport_security import TransportSecuritySettings
 folder = Path(sys.argv[1])
 server = MCPServer("tracker", version="1")
 
-def file_bug(title: str) -> str:
+async def file_bug(title: str) -> str:
     with (folder / "calls").open("a") as calls:
         calls.write(json.dumps(title) + "\\n")
+    while title == "kept" and not (folder / "over").exists():
+        await asyncio.sleep(0.1)
     return f"filed {title}"
 
 server.add_tool(file_bug)
@@ -76,6 +78,17 @@ class World:
         assert done.returncode == expect, (words, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr
         return done.stdout + done.stderr
+
+    @contextmanager
+    def daemon(self) -> Iterator[subprocess.Popen[bytes]]:
+        """One that runs for the block."""
+        words = [*self.prefix, *THREEGATE, "--workspace", str(self.place.root), "run"]
+        process = subprocess.Popen(words, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
 
     def signed(self, *words: str, expect: int = 0) -> str:
         return self.threegate(*words, "--as", "operator", "--key", str(self.place.key), "--yes", expect=expect)
@@ -201,4 +214,27 @@ def test_added_called_changed_and_signed_again(tmp_path: Path) -> None:
         made.threegate("run", "--once")
         assert "status: succeeded" in made.place.result(again.stem) and made.calls() == ["ü", "again"]
         made.threegate("tools", "remove", "tracker", "--as", "operator", "--key", str(made.place.key))
+        made.threegate("audit", "verify")
+
+
+@pytest.mark.slow
+def test_a_daemon_that_is_killed_in_the_middle_of_a_call_does_not_repeat_it(tmp_path: Path) -> None:
+    """The server has the call, and its answer comes when nobody is there: whether it was made is not known."""
+    with world(tmp_path) as made:
+        made.signed("tools", "add", "tracker", "--url", f"https://{NAME}/mcp")
+        kept, later = made.draft(title="kept"), made.draft(title="later")
+        with made.daemon() as process:
+            made.signed("approve", str(kept))
+            wait_until(lambda: made.calls() == ["kept"])
+            process.kill()
+            process.wait()
+        (made.folder / "over").touch()
+        made.signed("approve", str(later))
+        for _ in range(2):
+            made.threegate("run", "--once")
+        result = made.place.result(kept.stem)
+        assert "status: interrupted" in result and "filed kept" not in result
+        assert "filed later" in made.place.result(later.stem) and made.calls() == ["kept", "later"]
+        assert [event["request_id"] for event in made.place.events("claimed")].count(kept.stem) == 1
+        made.signed("approve", str(kept), expect=2)
         made.threegate("audit", "verify")

@@ -90,6 +90,17 @@ def test_no_answer_in_time_is_an_interruption(tmp_path: Path) -> None:
         assert notes.calls == [["sleeps", {}]]
 
 
+def test_one_that_is_cancelled_while_it_is_made_is_interrupted(tmp_path: Path) -> None:
+    """It had not ended before, and who cancels it is told what that means."""
+    with notes_server(tmp_path) as notes, daemon(notes.place):
+        draft = notes.draft("sleeps", {})
+        notes.place.approve(draft)
+        wait_until(lambda: bool(notes.calls))
+        said = notes.place.run("cancel", draft.stem, "--wait", "60", expect=0).out
+        assert f"{draft.stem} was interrupted: it may have done its work" in said and "already ended" not in said
+        assert notes.calls == [["sleeps", {}]]
+
+
 def test_images_are_files(tmp_path: Path) -> None:
     with notes_server(tmp_path) as notes:
         draft = notes.draft("image", {})

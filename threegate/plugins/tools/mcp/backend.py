@@ -73,9 +73,12 @@ class Mcp(RunningBackend):
     def remove_orphans(
         self, workspace_id: str, boot_nonce: str, settings: RunnersSettings, runs_folder: Path
     ) -> list[str]:
-        from threegate.plugins.tools.mcp.by_caller import remove_left
+        """What a killed daemon left for callers goes; nobody begins because of it, and nobody needs to know."""
+        from threegate.core.workspace import Workspace
+        from threegate.launch.caller_use import remove_left_uses
 
-        return remove_left(runs_folder)
+        remove_left_uses(Workspace(runs_folder.parent.parent))
+        return []
 
     def keeps_state(self, workspace: Workspace, action: Action) -> bool:
         """Whether its server does, or is another one now."""

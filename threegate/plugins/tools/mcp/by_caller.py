@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from threegate.core.errors import Unavailable
@@ -22,7 +21,6 @@ from threegate.launch.caller_use import (
     clear_use,
     is_asked,
     let_begin,
-    remove_left_uses,
 )
 from threegate.plugins.tools.action import BoundCall
 from threegate.request.action import Action
@@ -87,9 +85,3 @@ def _said(end: CallerEnd) -> tuple[Status, str]:
     if end.raised:
         return "tool_error", f"Its program says that the function raised {end.raised}; nothing else is known of it."
     return "succeeded", "Its program says that the function returned; nothing else is known of it."
-
-
-def remove_left(runs_folder: Path) -> list[str]:
-    """Remove what a killed daemon left for callers; nobody begins because of it, and nobody needs to know."""
-    remove_left_uses(Workspace(runs_folder.parent.parent))
-    return []

@@ -127,8 +127,8 @@ class CallRunner:
     def _by_fresh(
         self, workspace: Workspace, manifest: Manifest, job: Job, call: BoundCall, control: Control
     ) -> _Ended:
-        from threegate.plugins.tools.fresh_server import open_fresh
         from threegate.plugins.tools.mcp.answer_files import progress_line
+        from threegate.plugins.tools.server_process import open_fresh
 
         answer, left = None, ""
         try:

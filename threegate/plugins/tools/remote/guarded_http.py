@@ -171,15 +171,18 @@ class Request:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        if self._socket is not None:
+            self._socket.close()
 
     def stop(self) -> None:
         """End it. Twice is fine."""
         with self._lock:
             self._stopped = True
             if self._socket is not None:
+                # Not SSLSocket.shutdown, which forgets the TLS first: the thread that sends would go on in plain text.
+                # Nor is it closed here: that thread could then write into the next file with its number.
                 with suppress(OSError):
-                    self._socket.shutdown(socket.SHUT_RDWR)
-                self._socket.close()
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def send(
         self,
@@ -211,11 +214,15 @@ class Request:
         data += connection.send(h11.Data(data=body)) or b"" if body else b""
         data += connection.send(h11.EndOfMessage()) or b""
         self.sent = True
-        _in_time(secure, until, self._what)
-        try:
-            secure.sendall(data)
-        except OSError:
-            raise self._broken() from None
+        left = memoryview(data)
+        while left:
+            _in_time(secure, until, self._what)  # each time: `sendall` would give its time to every piece
+            try:
+                left = left[secure.send(left) :]
+            except TimeoutError:
+                raise _late(self._what) from None
+            except OSError:
+                raise self._broken() from None
         head = _next(connection, secure, until, self._what)
         while isinstance(head, h11.InformationalResponse):
             head = _next(connection, secure, until, self._what)
@@ -255,15 +262,23 @@ class Request:
             plain.close()
         else:
             raise ExchangeError(f"{self._what}: {host} cannot be reached on port {port}", "unreachable")
-        _in_time(plain, until, self._what)
         try:
-            secure = self._reach.tls().wrap_socket(plain, server_hostname=host)
+            secure = self._reach.tls().wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
+        except (OSError, ValueError):
+            raise self._broken() from None
+        self._hold(secure)
+        _in_time(secure, until, self._what)
+        try:
+            secure.do_handshake()
+        except TimeoutError:
+            raise _late(self._what) from None
+        except ssl.SSLEOFError:
+            raise self._broken() from None
         except ssl.SSLError as error:
             why = getattr(error, "verify_message", "") or error.reason or "no TLS"
             raise ExchangeError(f"{self._what}: the certificate of {host} is not good: {why}", "unreachable") from None
         except (OSError, ValueError):
             raise self._broken() from None
-        self._hold(secure)
         return secure
 
     def _hold(self, connection: socket.socket) -> None:
@@ -310,8 +325,12 @@ def fetch(
 def _in_time(where: socket.socket, until: float, what: str) -> None:
     left = until - time.monotonic()
     if left <= 0:
-        raise ExchangeError(f"{what}: no answer in time", "late")
+        raise _late(what)
     where.settimeout(left)
+
+
+def _late(what: str) -> ExchangeError:
+    return ExchangeError(f"{what}: no answer in time", "late")
 
 
 def _next(connection: h11.Connection, where: ssl.SSLSocket, until: float, what: str) -> object:
@@ -321,7 +340,7 @@ def _next(connection: h11.Connection, where: ssl.SSLSocket, until: float, what: 
             _in_time(where, until, what)
             connection.receive_data(where.recv(_PIECE))
     except TimeoutError:
-        raise ExchangeError(f"{what}: no answer in time", "late") from None
+        raise _late(what) from None
     except (OSError, ValueError):
         raise ExchangeError(f"{what}: the connection broke off", "broken") from None
     except h11.ProtocolError:

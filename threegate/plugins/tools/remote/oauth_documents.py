@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -205,8 +205,3 @@ def bearer_challenge(headers: Sequence[str]) -> Mapping[str, str]:
     if len(found) > 1:
         raise refused("the server's WWW-Authenticate has two Bearer challenges")
     return found[0] if found else {}
-
-
-def as_json(value: Mapping[str, Any]) -> bytes:
-    """A document of ours."""
-    return canonical.canonical_bytes(dict(value))

@@ -17,10 +17,11 @@ from mcp.client.auth.oauth2 import PKCEParameters
 from mcp.shared.auth import OAuthClientMetadata
 from pydantic import AnyUrl
 
+from threegate.core import canonical
 from threegate.core.errors import Unavailable
 from threegate.plugins.tools.remote.guarded_http import Reach, checked_url, fetch
 from threegate.plugins.tools.remote.oauth_discovery import Discovered
-from threegate.plugins.tools.remote.oauth_documents import Registration, as_json, plain_word, refused
+from threegate.plugins.tools.remote.oauth_documents import Registration, plain_word, refused
 from threegate.plugins.tools.remote_login import ClientAuthentication, OAuthLogin
 
 CLIENT_NAME: Final = "ThreeGate"
@@ -55,7 +56,7 @@ def register(discovered: Discovered, redirect_uri: str, *, reach: Reach) -> Clie
         client_name=CLIENT_NAME,
         application_type="native",
     )
-    body = as_json(asked.model_dump(mode="json", exclude_none=True))
+    body = canonical.canonical_bytes(asked.model_dump(mode="json", exclude_none=True))
     what = "the registration"
     headers = [("content-type", "application/json"), ("accept", "application/json")]
     answer, data = fetch(endpoint, what, "POST", headers, body, reach=reach)

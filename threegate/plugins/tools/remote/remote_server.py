@@ -25,7 +25,7 @@ from threegate.core.errors import Refused, Unavailable
 from threegate.plugins.tools.called_server import CLIENT, CalledServer, LoginRequiredError, Progress
 from threegate.plugins.tools.known_values import KnownValues
 from threegate.plugins.tools.manifest import Manifest, PinnedTool
-from threegate.plugins.tools.message_stream import ServerError
+from threegate.plugins.tools.message_stream import ServerError, read_message
 from threegate.plugins.tools.remote.event_stream import event_data
 from threegate.plugins.tools.remote.guarded_http import PUBLIC, Exchange, ExchangeError, Reach, Request, Why
 from threegate.plugins.tools.remote.mirrored_headers import header_problem, header_text, mirrored
@@ -252,7 +252,7 @@ class RemoteServer(CalledServer):
         what = f"threegate tools remove {name}, then add it again"
         if answer.status == 401:
             self._refused(self._kept)
-            if self.manifest.login is not None and self.manifest.login.oauth is not None:
+            if self.manifest.oauth is not None:
                 what = f"threegate tools login {name}"
         again = f"the server wants {wants} ({answer.status}); type: {what}"
         if in_call:
@@ -277,7 +277,7 @@ class RemoteServer(CalledServer):
         found: dict[str, Any] | None = None
         try:
             for data in messages:
-                message = self._message(data, scanned=in_call)
+                message = read_message(data, self._secrets, scanned=in_call)
                 if "method" in message:
                     self.hear(message, in_call=in_call, progress=progress)
                 elif found is not None:
@@ -291,16 +291,6 @@ class RemoteServer(CalledServer):
         if found is None:
             raise ServerError("server_ended", "the server's answer ended without a result")
         return found
-
-    def _message(self, data: bytes, *, scanned: bool) -> dict[str, Any]:
-        try:
-            message = canonical.loads_strict(data, max_bytes=len(data))
-        except canonical.StrictJSONError as error:
-            raise ServerError("server_protocol", f"the server wrote what is not a message ({error})") from None
-        if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-            raise ServerError("server_protocol", "the server wrote what is not a JSON-RPC message")
-        masked: dict[str, Any] = self._secrets.json(message, scanned=scanned)
-        return masked
 
     def _complete(self, result: dict[str, Any], *, in_call: bool) -> dict[str, Any]:
         """A result of a stateless request, if it is one. Raises ServerError."""

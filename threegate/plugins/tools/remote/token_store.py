@@ -22,7 +22,8 @@ from threegate.core.errors import Refused, Unavailable
 from threegate.core.record import Record
 from threegate.core.settings import Settings
 from threegate.core.user_state import UserState
-from threegate.plugins.tools.remote_login import LoginServer, bound_to
+from threegate.plugins.tools.manifest import Manifest
+from threegate.plugins.tools.remote_login import bound_to
 
 LOGIN_REQUIRED: Final = "login_required"
 _LOOK_SECONDS: Final = 0.05
@@ -50,15 +51,14 @@ def login_required(server: str, why: str) -> Refused:
     return Refused(LOGIN_REQUIRED, f"{server}: {why}; type: threegate tools login {server}")
 
 
-def login_problem(settings: Settings, manifest: LoginServer) -> str | None:
+def login_problem(settings: Settings, manifest: Manifest) -> str | None:
     """Why a call would need a login now, as far as the file says; None if it would not, or if another account has it.
     Nothing is asked of any server.
     """
-    oauth = manifest.login.oauth if manifest.login is not None else None
     store = TokenStore(settings, manifest.server)
-    if oauth is None or not store.is_ours():
+    if manifest.oauth is None or not store.is_ours():
         return None
-    kept = store.read(bound_to(manifest.url, oauth))
+    kept = store.read(bound_to(manifest.url, manifest.oauth))
     if kept is None:
         return "nobody is logged in"
     return None if kept.refresh_token or kept.is_valid() else "its login has expired"
@@ -137,7 +137,7 @@ class TokenStore:
 
     @contextmanager
     def kept_only_if_done(self) -> Iterator[None]:
-        """Forget the login if the block does not end as it should. Raises OSError."""
+        """Forget the login if the block does not end as it should. Raises as `forget`."""
         try:
             yield
         except BaseException:  # an answer of no, and Ctrl-C, too
@@ -145,9 +145,10 @@ class TokenStore:
             raise
 
     def forget(self) -> None:
-        """Remove it. Raises OSError."""
-        with suppress(FileNotFoundError):
-            durable.unlink(self._path)
+        """Remove it. Raises Unavailable, OSError."""
+        if os.path.lexists(self._path):
+            with self.locked(), suppress(FileNotFoundError):  # who refreshes it now would write it again
+                durable.unlink(self._path)
 
 
 def _taken(descriptor: int) -> bool:
