@@ -55,7 +55,7 @@ PRIVATE = {
     ),
     "plugins/agents/adversarial/work_copy/test_secrets_in_other_forms.py": (1, "rules of an older version"),
     "review/test_line_diff.py": (2, "the shortest comparison itself, before the shorter one is chosen"),
-    "plugins/cluster/adversarial/test_notes.py": (3, "queues and keys between threads, without a broker"),
+    "plugins/cluster/adversarial/test_notes.py": (2, "queues and keys between threads, without a broker"),
     "plugins/cluster/adversarial/test_remote_run.py": (11, "a run, its mailbox and who leads, without a broker"),
     "adversarial/test_output_limits.py": (1, "the rule for endings, without an engine"),
     "plugins/tools/adversarial/test_hostile_servers.py": (

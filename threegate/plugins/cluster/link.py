@@ -66,8 +66,6 @@ class Mailbox:
 
     nonce: str
     worker: str
-    ask: str | None = None
-    """What the worker's last question for the start token was marked with; the answer repeats it."""
     answered: bool = False
     """Whether a result came: there is room for one."""
     wanted: tuple[str, int] | None = None
@@ -165,10 +163,6 @@ class Link:
         self._must_lead()
         if type == "go":
             self.lead.cover()
-            with self._lock:
-                box = self._boxes.get(str(value.get("nonce")))
-            if box is not None and box.ask is not None:
-                value["ask"] = box.ask
         note = {"worker": worker, "boot": self._boot, "seq": next(self._seq), **value}
         self.wire.publish(NOTE_EXCHANGE, worker, seal(self._key, type, note))
 
@@ -352,8 +346,6 @@ class Link:
                 if box.wanted is None or box.wanted != (mail.value.get("sha256"), mail.value.get("offset")):
                     return False
                 box.wanted = None
-            elif mail.kind == "may-start":
-                box.ask = mail.value.get("ask")
         try:
             box.messages.put_nowait(mail)
         except queue.Full:

@@ -129,14 +129,11 @@ class _Beat(_Part):
 
 
 class _MayStart(_Run):
+    """A question for the start token, and the answer to it."""
+
     envelope_sha256: _Sha256
-    ask: _Nonce | None = None
+    ask: _Nonce
     """Made for this one question; the answer repeats it, so no answer counts for another one."""
-
-
-class _Go(_Run):
-    envelope_sha256: _Sha256
-    ask: _Nonce | None = None
 
 
 class _Chunk(_Run):
@@ -173,7 +170,7 @@ _FROM_WORKER: Final[Mapping[str, type[Record]]] = {
 }
 _TO_WORKER: Final[Mapping[str, type[Record]]] = {
     "beat": _Beat,
-    "go": _Go,
+    "go": _MayStart,
     "no": _Run,
     "cancel": _Run,
     "done": _Run,

@@ -17,7 +17,7 @@ from threegate.core.workspace import Workspace
 from threegate.plugins.cluster.broker import Broker, WorkQueue
 from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.link import Link
-from threegate.plugins.cluster.notes import FROM_WORKER, TO_WORKER, read_note
+from threegate.plugins.cluster.notes import FROM_WORKER, read_note
 from threegate.plugins.cluster.seal import seal
 from threegate.plugins.cluster.worker.heartbeat import Active, Agent
 from threegate.trail.workspace_key import SigningKey
@@ -183,7 +183,7 @@ def test_the_listener_never_waits_for_the_broker(daemon: Daemon) -> None:
         running = [[f"{seq:016x}{number:016x}", "TR-a"] for number in range(200)]
         daemon.hears(daemon.sends("status", seq=seq, running=running))
     for number in range(100):
-        daemon.hears(daemon.sends("may-start", nonce=f"{number:032x}", envelope_sha256=DIGEST))
+        daemon.hears(daemon.sends("may-start", nonce=f"{number:032x}", envelope_sha256=DIGEST, ask=NONCE))
     assert time.monotonic() - began < 4
     assert daemon.told == []
     daemon.answers.set()
@@ -295,17 +295,6 @@ def test_large_notes_of_one_worker_are_read_apart(daemon: Daemon) -> None:
         for _ in range(limits.CLUSTER_LARGE_NOTES + 2):
             daemon.hears(data)
     gate.set()
-
-
-def test_the_answer_to_one_question_is_none_for_another(daemon: Daemon) -> None:
-    """A link repeats the mark of the question that it answers, whoever asks it to."""
-    del daemon.link.tell  # type: ignore[method-assign]
-    sent: list[bytes] = []
-    daemon.link.wire.publish = lambda *arguments, **_: sent.append(arguments[2])  # type: ignore[method-assign]
-    daemon.link.open(NONCE, "w1")
-    daemon.hears(daemon.sends("may-start", nonce=NONCE, envelope_sha256=DIGEST, ask="a" * 32))
-    daemon.link.tell("w1", "go", nonce=NONCE, envelope_sha256=DIGEST)
-    assert read_note(sent[0], daemon.link._key.public, TO_WORKER, "w1")["ask"] == "a" * 32
 
 
 def test_a_replayed_go_starts_nothing(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,6 @@ class Agent:
         """When the broker last took a status."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._sent: dict[str, float] = {}
         self._wire = Wire(broker, [beat_queue(name), note_queue(name)], self.heard, say)
         self._files = Wire(broker, [chunk_queue(name)], self.heard_chunk, lambda line: None, prefetch=1)
         self._answers = WorkQueue("answers", limits.CLUSTER_ANSWERS, say)
@@ -195,7 +194,7 @@ class Agent:
                 kind, note, _ = active.messages.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
                 continue
-            if kind == "go" and note.get("envelope_sha256") == active.envelope_sha256 and note.get("ask") == ask:
+            if kind == "go" and (note["envelope_sha256"], note["ask"]) == (active.envelope_sha256, ask):
                 return not _ended(active.control)
             if kind == "no":
                 return False
@@ -347,8 +346,8 @@ class Agent:
     def _resend(self) -> None:
         now = time.monotonic()
         for kept in self._outbox.waiting():
-            if now - self._sent.get(kept.nonce, kept.since) > _RESEND_SECONDS:
-                self._sent[kept.nonce] = now
+            if now - kept.sent > _RESEND_SECONDS:
+                kept.sent = now
                 self.send(kept.sealed, lasting=True)
 
 
