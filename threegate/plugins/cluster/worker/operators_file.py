@@ -71,7 +71,7 @@ class WorkerOperators:
         except (OSError, ValueError, TypeError):
             raise Refused("operators_changed", f"{self.kept} cannot be read; move it away") from None
         next_ = check_operators(
-            signed, files, self.read(), taken, workspace_id=workspace_id, changed=self._changed(), now=now
+            signed, files, self.read(), taken, workspace_id=workspace_id, changed=last_change(self.path), now=now
         )
         over = operators_digest(read_operators_file(self.path))
         value = {**signed_files(signed, files), "epoch": next_.epoch, "number": next_.number, "over": over}
@@ -89,12 +89,17 @@ class WorkerOperators:
             raise ValueError("not what a worker keeps")
         return value
 
-    def _changed(self) -> float:
-        times = [0.0]
-        for name in _names(self.path):
-            with suppress(FileNotFoundError):
-                times.append(name.stat().st_mtime)
-        return max(times)
+
+def last_change(path: Path) -> float:
+    """When one of the files changed last, in seconds since 1970: for one that was copied with its times, when that was.
+
+    Raises OSError.
+    """
+    times = [0.0]
+    for name in _names(path):
+        with suppress(FileNotFoundError):
+            times.append(name.stat().st_ctime)
+    return max(times)
 
 
 def _names(path: Path) -> tuple[Path, Path, Path]:
