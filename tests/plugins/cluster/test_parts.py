@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from tests.engine_fixtures import era_job, monty_job
+from tests.support import make_key
+from threegate.approval.operators import load_operators
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.settings import Settings, parse_settings
@@ -25,7 +27,7 @@ from threegate.plugins.cluster.outcome import read_outcome, write_outcome
 from threegate.plugins.cluster.runner import enrolled
 from threegate.plugins.cluster.seal import seal
 from threegate.plugins.cluster.section import ClusterSettings
-from threegate.plugins.cluster.worker.health import judges_by
+from threegate.plugins.cluster.worker.health import judges_by, quick_look
 from threegate.plugins.cluster.worker.identity import signing_key
 from threegate.plugins.cluster.worker.operators_file import read_operators_file
 from threegate.plugins.cluster.worker.outbox import Outbox
@@ -346,6 +348,25 @@ def test_the_outbox_keeps_a_result_until_it_is_wanted(tmp_path: Path) -> None:
     again.drop("1" * 32)
     again.drop("1" * 32)
     assert not good.exists() and kept.done.is_set()
+
+
+def test_the_outbox_gives_a_result_up_after_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only when the worker starts again: one that runs for months sent it every five seconds."""
+    folder = tmp_path / "runs" / ("TR-a." + "1" * 32)
+    folder.mkdir(parents=True)
+    outbox = Outbox(tmp_path / "runs", signing_key(tmp_path / "sign.key", "w1").public)
+    kept = outbox.keep("1" * 32, b"sealed", folder, {})
+    assert outbox.waiting() == [kept]
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + limits.CLUSTER_OUTBOX_SECONDS + 1)
+    assert outbox.waiting() == [] and outbox.find("1" * 32) is None and not folder.exists()
+
+
+def test_a_state_folder_that_cannot_be_looked_at_keeps_a_worker_from_work(tmp_path: Path) -> None:
+    """The thread that looks ended with an exception, and the worker went on as it was found last."""
+    public = Path(f"{make_key(tmp_path / 'alice')}.pub").read_text()
+    operators = load_operators(f'alice namespaces="threegate-approval,threegate-act" {public}'.encode(), None)
+    assert str(quick_look(operators, tmp_path / "gone")).startswith("disk: ")
 
 
 def test_enrolment_is_strict() -> None:
