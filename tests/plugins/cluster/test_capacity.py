@@ -15,7 +15,7 @@ from tests.runners import toy_backend
 from tests.runners.test_machine import era
 from threegate.core.settings import Settings
 from threegate.plugins.cluster.capacity import MACHINE, workers_file
-from threegate.plugins.cluster.ledger import ClusterBudget, Ledger
+from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.section import ClusterSettings
 from threegate.request.backend import BACKENDS
 from threegate.runners.backend import RunNeed
@@ -90,10 +90,10 @@ def test_in_a_cluster_a_backend_that_no_worker_runs_waits_and_says_so(monkeypatc
     ledger = Ledger(("w1",), None)
     ledger.hear(
         "w1",
-        {"cores": "4", "memory_mb": 4096, "monty": 1, "era": 1, "images": [], "healthy": True, "reason": "",
+        {"cores": "4", "memory_mb": 4096, "rows": {"monty": 1, "era": 1}, "images": [], "healthy": True, "reason": "",
          "machine": "m", "boot": "b", "running": []},
     )  # fmt: skip
     job = replace(monty_job("1"), backend="toy")
     assert "for toy" in str(ledger.missing(job)) and ledger.reserve(job) is None
-    assert "toy" in ClusterBudget(ledger).free_rows(), "it is checked, to say why it waits"
+    assert "toy" in ledger.free_rows(), "it is checked, to say why it waits"
     assert set(ledger.seats()[0].to_json()) >= {"monty", "era"} and "toy" not in ledger.seats()[0].to_json()

@@ -127,7 +127,7 @@ def _copies(workspace: Workspace, settings: Settings) -> list[str]:
 
 
 def _budget(settings: Settings, runners: Mapping[str, Runner]) -> Budget:
-    return cast("ClusterRunner", next(iter(runners.values()))).budget
+    return cast("ClusterRunner", next(iter(runners.values()))).ledger
 
 
 MACHINE = Machine(

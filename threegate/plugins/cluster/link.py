@@ -205,7 +205,7 @@ class Link:
 
     def _send_operators(self) -> None:
         """To each worker that takes operators files and has others, the ones that an operator signed last."""
-        seats = [seat for seat in self._ledger.seats() if seat.takes_operators and seat.live()]
+        seats = [seat for seat in self._ledger.seats() if seat.status.takes_operators and seat.live()]
         if not seats or time.monotonic() < self._operators_at:
             return
         self._operators_at = time.monotonic() + limits.CLUSTER_OPERATORS_EVERY_SECONDS
@@ -219,7 +219,7 @@ class Link:
         if about != about_operators(files, about.get("number", 0)):
             return  # they were changed since then: what was signed is not there any more
         for seat in seats:
-            if seat.operators_sha256 != operators_digest(files):
+            if seat.status.operators_sha256 != operators_digest(files):
                 self.tell(seat.name, "operators", **signed_files(signed, files))
 
     def _write_told(self) -> None:

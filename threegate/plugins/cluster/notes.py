@@ -53,12 +53,14 @@ class _Run(_Note):
 
 
 class Status(_Part):
-    """What a worker offers and runs, except its rows per backend, which the ledger reads using the registry."""
+    """What a worker offers and runs."""
 
     machine: str = Field(pattern=rf"^[A-Za-z0-9._-]{{0,{limits.CLUSTER_NAME_CHARS}}}$")
     boot: str = Field(pattern=r"^[0-9a-f]{1,32}$")
     cores: str = Field(pattern=r"^[0-9]{1,4}(\.[0-9]{1,6})?$")
     memory_mb: int = Field(ge=0, le=limits.CLUSTER_MEMORY_MB)
+    rows: dict[_Name, Annotated[int, Field(ge=0, le=limits.CLUSTER_ROWS)]] = Field(max_length=limits.CLUSTER_IMAGES)
+    """How many runs at once, by the backend's name in lower case."""
     images: tuple[Annotated[str, Field(max_length=100)], ...] = Field(strict=False, max_length=limits.CLUSTER_IMAGES)
     healthy: bool
     reason: _Text

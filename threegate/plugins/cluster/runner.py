@@ -14,7 +14,7 @@ from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Clearance
 from threegate.plugins.cluster.broker import Broker
-from threegate.plugins.cluster.ledger import ClusterBudget, Ledger
+from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.link import Link
 from threegate.plugins.cluster.notes import Rules
 from threegate.plugins.cluster.remote_run import RemoteRun
@@ -64,17 +64,13 @@ class ClusterRunner:
         broker.check()
         self._key = key
         self._away_sec = settings.away_sec
-        self.ledger = Ledger(tuple(workers), rules)
+        self.ledger = Ledger(workers, rules)
+        """What the dispatcher takes leases from."""
         self._link = Link(broker, workspace, key, workers, self.ledger, boot=boot, told_file=told_file, say=say)
         self._lock = threading.Lock()
         self._begun = False
         self._waited = False
         self._closed = False
-
-    @property
-    def budget(self) -> ClusterBudget:
-        """What the dispatcher takes leases from."""
-        return ClusterBudget(self.ledger)
 
     def begin(self) -> None:
         """Connect, so that `threegate status` knows the workers before the first request."""

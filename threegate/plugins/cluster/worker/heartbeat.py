@@ -324,7 +324,7 @@ class Agent:
             "machine": re.sub(r"[^A-Za-z0-9._-]", "-", platform.node())[: limits.CLUSTER_NAME_CHARS],
             "cores": format(have.cores.quantize(Decimal("0.001"), ROUND_DOWN), "f"),
             "memory_mb": have.memory_mb,
-            **have.rows,
+            "rows": dict(have.rows),
             "images": list(have.images),
             "healthy": self.problem is None,
             "reason": trail_text(self.problem or "", limits.CLUSTER_TEXT_CHARS),
