@@ -31,12 +31,21 @@ from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.plugins.cluster import raw_transport
 
-JOB_EXCHANGE: Final = "job"
-BEAT_EXCHANGE: Final = "beat"
-NOTE_EXCHANGE: Final = "note"
-CHUNK_EXCHANGE: Final = "chunk"
-LOST_QUEUE: Final = "lost"
-LEAD_QUEUE: Final = "lead"
+JOB: Final = "job"
+"""Envelopes for workers. Each of these is an exchange; each worker has a queue of its own for it (`queue_of`)."""
+BEAT: Final = "beat"
+"""The daemon's beats, the same for all workers."""
+NOTE: Final = "note"
+"""The daemon's notes for a worker: tokens, cancels, questions for outputs."""
+CHUNK: Final = "chunk"
+"""Chunks of inputs for a worker."""
+RESULT: Final = "res"
+"""What a worker publishes: notes and results. Of this and the next each worker has an exchange, too."""
+OUTPUT: Final = "out"
+"""Chunks of outputs that a worker publishes."""
+LOST: Final = "lost"
+"""What the broker could not deliver."""
+LEAD: Final = "lead"
 """Whoever holds the message in it is the daemon that works (`lead`)."""
 TASK: Final = "threegate.run"
 IDENTITY_FILES: Final = ("ca.pem", "tls.pem", "tls.key")
@@ -54,34 +63,9 @@ _PREFETCH: Final = 16
 _BURST_SECONDS: Final = 1.0
 
 
-def job_queue(worker: str) -> str:
-    """Where envelopes for a worker wait."""
-    return f"job.{worker}"
-
-
-def beat_queue(worker: str) -> str:
-    """Where the daemon's beats, the same for all workers, come for this one."""
-    return f"beat.{worker}"
-
-
-def note_queue(worker: str) -> str:
-    """Where the daemon's notes for a worker come: tokens, cancels, questions for outputs."""
-    return f"note.{worker}"
-
-
-def chunk_queue(worker: str) -> str:
-    """Where chunks of inputs come for a worker."""
-    return f"chunk.{worker}"
-
-
-def result_exchange(worker: str) -> str:
-    """Where a worker publishes its notes and results; the queue has the same name."""
-    return f"res.{worker}"
-
-
-def output_exchange(worker: str) -> str:
-    """Where a worker publishes chunks of outputs; the queue has the same name."""
-    return f"out.{worker}"
+def queue_of(kind: str, worker: str) -> str:
+    """A worker's queue, and the exchange of what it publishes."""
+    return f"{kind}.{worker}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +319,7 @@ class Wire:
                     args=[sealed],
                     task_id=nonce,
                     producer=self._producer,
-                    exchange=JOB_EXCHANGE,
+                    exchange=JOB,
                     routing_key=worker,
                     declare=[],
                     serializer="json",

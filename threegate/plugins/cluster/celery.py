@@ -13,16 +13,16 @@ import kombu
 
 from threegate.core import limits
 from threegate.plugins.cluster import raw_transport
-from threegate.plugins.cluster.broker import JOB_EXCHANGE, Broker, job_queue
+from threegate.plugins.cluster.broker import JOB, Broker, queue_of
 
 
 def make_app(broker: Broker, worker: str | None = None) -> celery.Celery:
     """The Celery app of a worker of this name, or of a daemon (None)."""
     app = celery.Celery("threegate", set_as_current=False, fixups=[])
-    exchange = kombu.Exchange(JOB_EXCHANGE, type="direct", no_declare=True)
+    exchange = kombu.Exchange(JOB, type="direct", no_declare=True)
     queues = []
     if worker is not None:
-        name, kind = job_queue(worker), {"x-queue-type": "quorum"}  # Celery sees by it how to prefetch
+        name, kind = queue_of(JOB, worker), {"x-queue-type": "quorum"}  # Celery sees by it how to prefetch
         queues.append(kombu.Queue(name, exchange, routing_key=worker, no_declare=True, queue_arguments=kind))
     settings: dict[str, Any] = {
         "broker_url": broker.kombu_url,
@@ -46,8 +46,8 @@ def make_app(broker: Broker, worker: str | None = None) -> celery.Celery:
         "task_create_missing_queues": False,
         "task_publish_retry": False,
         "task_queues": queues,
-        "task_default_queue": job_queue(worker or "none"),
-        "task_default_exchange": JOB_EXCHANGE,
+        "task_default_queue": queue_of(JOB, worker or "none"),
+        "task_default_exchange": JOB,
         "worker_prefetch_multiplier": 1,
         "worker_detect_quorum_queues": True,
         "worker_enable_remote_control": False,

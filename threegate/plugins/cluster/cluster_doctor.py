@@ -22,7 +22,7 @@ from cryptography import x509
 from threegate.core import limits
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.plugins.cluster.broker import FAULTS, NOTE_EXCHANGE, Broker, shut
+from threegate.plugins.cluster.broker import FAULTS, NOTE, Broker, shut
 from threegate.plugins.cluster.capacity import NO_DAEMON, worker_lines
 from threegate.plugins.cluster.section import ClusterSettings
 from threegate.review.status import heard_text
@@ -133,7 +133,7 @@ def _publish_to_nobody(broker: Broker, alarms: list[str]) -> None:
         channel: Any = connection.channel()
         message = amqp.Message(b"", channel=channel)
         seconds = limits.DOCTOR_BROKER_SECONDS
-        channel.basic_publish_confirm(message, NOTE_EXCHANGE, "nobody", timeout=seconds, confirm_timeout=seconds)
+        channel.basic_publish_confirm(message, NOTE, "nobody", timeout=seconds, confirm_timeout=seconds)
         with contextlib.suppress(TimeoutError):
             connection.drain_events(timeout=1.0)  # the broker reports an alarm after the first message
     finally:

@@ -25,15 +25,16 @@ from typing import Any
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.plugins.cluster.broker import (
+    BEAT,
+    CHUNK,
+    NOTE,
+    OUTPUT,
+    RESULT,
     Broker,
     Wire,
     WorkQueue,
-    beat_queue,
-    chunk_queue,
-    note_queue,
-    output_exchange,
+    queue_of,
     read_chunk,
-    result_exchange,
 )
 from threegate.plugins.cluster.notes import TO_WORKER, read_note
 from threegate.plugins.cluster.seal import seal
@@ -119,8 +120,8 @@ class Agent:
         """When the broker last took a status."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._wire = Wire(broker, [beat_queue(name), note_queue(name)], self.heard, say)
-        self._files = Wire(broker, [chunk_queue(name)], self.heard_chunk, lambda line: None, prefetch=1)
+        self._wire = Wire(broker, [queue_of(BEAT, name), queue_of(NOTE, name)], self.heard, say)
+        self._files = Wire(broker, [queue_of(CHUNK, name)], self.heard_chunk, lambda line: None, prefetch=1)
         self._answers = WorkQueue("answers", limits.CLUSTER_ANSWERS, say)
         self._threads = [
             threading.Thread(target=self._fence, name="fence", daemon=True),
@@ -154,7 +155,7 @@ class Agent:
 
     def send(self, sealed: bytes, *, lasting: bool = False) -> None:
         """Publish a note that is signed already. Raises Unavailable."""
-        self._wire.publish(result_exchange(self.name), self.name, sealed, lasting=lasting)
+        self._wire.publish(queue_of(RESULT, self.name), self.name, sealed, lasting=lasting)
 
     def enter(self, active: Active) -> bool:
         """Receive notes for this nonce from now on. False if it is already known. Raises Refused."""
@@ -284,7 +285,7 @@ class Agent:
         try:
             data = read_chunk(path, offset)
             headers = {"nonce": nonce, "sha256": sha256, "offset": offset}
-            self._files.publish(output_exchange(self.name), self.name, data, headers)
+            self._files.publish(queue_of(OUTPUT, self.name), self.name, data, headers)
         except (OSError, Unavailable) as error:
             self._say(f"an output could not be sent ({error})")
 
