@@ -65,7 +65,7 @@ PRIVATE = {
     "cli/test_validate.py": (1, "characters that no file name of a test can have"),
     "plugins/changes/test_watched_child.py": (1, "a moment between two looks at a process"),
     "plugins/cluster/envelopes.py": (1, "raw bytes on the daemon's own channel"),
-    "plugins/cluster/test_fence.py": (7, "the threads and the outbox of a worker, without a broker"),
+    "plugins/cluster/test_fence.py": (9, "the threads and the outbox of a worker, without a broker"),
     "plugins/cluster/test_parts.py": (1, "an internal row: waiting must not have spent anything"),
     "contracts/test_store.py": (1, "an index that is wrong must not be believed"),
     "daemon/test_supervisor.py": (1, "each single ping, by a clock of the test"),

@@ -40,7 +40,8 @@ class Outbox:
     """The run folders below one folder that hold a result. Safe for threads."""
 
     def __init__(self, folder: Path, key: VerifierKey) -> None:
-        self._folder = folder
+        self.folder = folder
+        """One folder for each run, until its result is with the daemon."""
         self._key = key
         self._lock = threading.Lock()
         self._kept: dict[str, KeptResult] = {}
@@ -48,7 +49,7 @@ class Outbox:
     def recover(self) -> list[str]:
         """Take over what a previous run left; what has no signed result is removed. Returns one line for each thing."""
         told = []
-        for folder in sorted(self._folder.iterdir()):
+        for folder in sorted(self.folder.iterdir()):
             try:
                 sealed = durable.read_regular(folder / _RESULT, max_bytes=limits.CLUSTER_SEALED_BYTES)
                 note = unseal(sealed, self._key, "result")
