@@ -6,9 +6,12 @@ for; a note of one type never counts as another, and never as anything else that
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, PlainSerializer
 
 from threegate.core import canonical, limits
 from threegate.core.errors import Refused
@@ -19,6 +22,18 @@ _SIGNATURE: Final = re.compile(rb"[0-9a-f]{128}")
 WORKER: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 """A worker's name: the common name of its certificate, and part of its queues' names."""
 NONCE: Final = re.compile(r"[0-9a-f]{32}")
+
+
+def _decoded(value: object) -> object:
+    return base64.b64decode(value, validate=True) if isinstance(value, str) else value
+
+
+Base64 = Annotated[
+    bytes,
+    BeforeValidator(_decoded),
+    PlainSerializer(lambda data: base64.b64encode(data).decode(), when_used="json"),
+]
+"""Bytes in a model of a note: base64 in its JSON."""
 
 
 def seal(key: SigningKey, type: str, value: Mapping[str, Any]) -> bytes:
