@@ -28,6 +28,7 @@ import kombu
 import kombu.exceptions
 
 from threegate.core import limits
+from threegate.core.canonical import canonical_bytes
 from threegate.core.errors import Refused, Unavailable
 from threegate.plugins.cluster import raw_transport
 
@@ -217,7 +218,6 @@ class Wire:
         self._down_until = 0.0
         self._publisher: kombu.Connection | None = None
         self._channel: Any = None
-        self._producer: Any = None
         self._thread = threading.Thread(target=self._listen, name="broker", daemon=True)
 
     @property
@@ -272,11 +272,7 @@ class Wire:
         *,
         lasting: bool = False,
     ) -> None:
-        """Publish bytes; returns when the broker has them (`lasting`: on its disk). Raises Unavailable.
-
-        After a failure the broker counts as down for a second, and everything fails at once: many runs that end
-        together wait for one timeout, not each for its own behind the others.
-        """
+        """Publish bytes; returns when the broker has them (`lasting`: on its disk). Raises Unavailable."""
         properties: dict[str, Any] = {
             "delivery_mode": 2 if lasting else 1,
             "content_type": "application/octet-stream",
@@ -284,10 +280,34 @@ class Wire:
         }
         if not lasting:
             properties["expiration"] = str(int(limits.CLUSTER_SILENCE_SECONDS * 1000))
+        self._publish(exchange, routing_key, body, properties, tries=2)
+
+    def send_task(self, worker: str, nonce: str, sealed: str, seconds: int) -> None:
+        """Send a job to Celery's worker, once. Raises Unavailable: it may have arrived all the same.
+
+        A task of Celery's message protocol 2, with the parts of it that `check_job_message` allows.
+        """
+        properties = {
+            "delivery_mode": 2,
+            "content_type": "application/json",
+            "content_encoding": "utf-8",
+            "expiration": str(seconds * 1000),
+            "application_headers": {"task": TASK, "id": nonce},
+        }
+        self._publish(JOB, worker, canonical_bytes([[sealed], {}, {}]), properties, tries=1)
+
+    def _publish(
+        self, exchange: str, routing_key: str, body: bytes, properties: Mapping[str, Any], *, tries: int
+    ) -> None:
+        """Returns when the broker has it. Raises Unavailable.
+
+        After a failure the broker counts as down for a second, and everything fails at once: many runs that begin or
+        end together wait for one timeout, not each for its own behind the others.
+        """
         with self._publishing:
             if time.monotonic() < self._down_until:
                 raise Unavailable("the broker does not take it")
-            for last in (False, True):
+            for left in reversed(range(tries)):
                 try:
                     channel = self.open_channel()
                     channel.basic_publish_confirm(
@@ -304,32 +324,9 @@ class Wire:
                     raise Unavailable("the broker does not take it (the queue is full)") from None
                 except FAULTS as error:
                     self._drop_publisher()
-                    if last or self.alarm is not None:
+                    if not left or self.alarm is not None:
                         self._down_until = time.monotonic() + _DOWN_SECONDS
                         raise Unavailable(f"the broker does not take it ({self.alarm or _reason(error)})") from None
-
-    def send_task(self, app: Any, worker: str, nonce: str, sealed: str, seconds: int) -> None:
-        """Send a job as a Celery task, once. Raises Unavailable: it may have arrived all the same."""
-        with self._publishing:
-            try:
-                if self._producer is None:
-                    self._producer = app.amqp.Producer(self._open_publisher().channel(), auto_declare=False)
-                app.send_task(
-                    TASK,
-                    args=[sealed],
-                    task_id=nonce,
-                    producer=self._producer,
-                    exchange=JOB,
-                    routing_key=worker,
-                    declare=[],
-                    serializer="json",
-                    expiration=seconds,
-                    retry=False,
-                    ignore_result=True,
-                )
-            except FAULTS as error:
-                self._drop_publisher()
-                raise Unavailable(f"the broker does not take it ({_reason(error)})") from None
 
     def _blocked(self, reason: object) -> None:
         """The broker's own word that it is short of memory or disk; it takes nothing until that is over."""
@@ -342,21 +339,16 @@ class Wire:
         if told is not None:
             self._say("the broker's alarm is over")
 
-    def _open_publisher(self) -> kombu.Connection:
-        if self._publisher is None:
-            connection = self._broker.connection(on_blocked=self._blocked, on_unblocked=self._unblocked)
-            connection.connect()
-            self._publisher = connection
-        return self._publisher
-
     def open_channel(self) -> Any:
         """The channel that everything is published on, opened when it is first needed."""
         if self._channel is None:
-            self._channel = self._open_publisher().channel()
+            self._publisher = self._broker.connection(on_blocked=self._blocked, on_unblocked=self._unblocked)
+            self._publisher.connect()
+            self._channel = self._publisher.channel()
         return self._channel
 
     def _drop_publisher(self) -> None:
-        connection, self._publisher, self._channel, self._producer = self._publisher, None, None, None
+        connection, self._publisher, self._channel = self._publisher, None, None
         if connection is not None:
             shut(connection)
 

@@ -41,7 +41,6 @@ from threegate.plugins.cluster.broker import (
     WorkQueue,
     queue_of,
 )
-from threegate.plugins.cluster.celery import make_app
 from threegate.plugins.cluster.lead import Lead
 from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.notes import FROM_WORKER, operators_digest, read_note
@@ -108,7 +107,6 @@ class Link:
         self._workspace = workspace
         self._operators_at = 0.0
         self._say = say
-        self._app = make_app(broker)
         self._boxes: dict[str, Mailbox] = {}
         self._lives = {name: _Life() for name in workers}
         self._lock = threading.Lock()
@@ -157,7 +155,7 @@ class Link:
     def send_job(self, worker: str, nonce: str, sealed: bytes, seconds: int) -> None:
         """Publish the envelope into the worker's queue. Raises Unavailable."""
         self._must_lead()
-        self.wire.send_task(self._app, worker, nonce, sealed.decode("ascii"), seconds)
+        self.wire.send_task(worker, nonce, sealed.decode("ascii"), seconds)
 
     def tell(self, worker: str, type: str, **value: Any) -> None:
         """A signed note to a worker. Raises Unavailable."""
