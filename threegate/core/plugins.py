@@ -112,7 +112,7 @@ PLUGINS: tuple[Plugin, ...] = (
             "kinds": "kinds:KINDS",
             "machine": "capacity:MACHINE",
             "needs": "section:unit_needs",
-            "report": "cluster_report:report",
+            "report": "capacity:report",
         },
     ),
     Plugin(

@@ -163,14 +163,14 @@ class _Result(_Run):
     inline: dict[_Sha256, str] = Field(max_length=limits.OUT_FILES)
 
 
-_FROM_WORKER: Final[Mapping[str, type[Record]]] = {
+FROM_WORKER: Final[Mapping[str, type[Record]]] = {
     "status": _StatusNote,
     "may-start": _MayStart,
     "want": _Chunk,
     "refused": _Refused,
     "result": _Result,
 }
-_TO_WORKER: Final[Mapping[str, type[Record]]] = {
+TO_WORKER: Final[Mapping[str, type[Record]]] = {
     "beat": _Beat,
     "go": _MayStart,
     "no": _Run,
@@ -179,11 +179,9 @@ _TO_WORKER: Final[Mapping[str, type[Record]]] = {
     "want": _Chunk,
     "operators": _Operators,
 }
-FROM_WORKER: Final = frozenset(_FROM_WORKER)
-TO_WORKER: Final = frozenset(_TO_WORKER)
 
 
-def read_note(data: bytes, key: VerifierKey, types: frozenset[str], worker: str) -> dict[str, Any]:
+def read_note(data: bytes, key: VerifierKey, types: Mapping[str, type[Record]], worker: str) -> dict[str, Any]:
     """The value of a note of one of `types` (FROM_WORKER or TO_WORKER) from or for `worker`. Raises Refused."""
     too_long = Refused("envelope_invalid", "the note is longer than one of its type")
     if len(data) > limits.CLUSTER_NOTE_BYTES and (
@@ -193,9 +191,8 @@ def read_note(data: bytes, key: VerifierKey, types: frozenset[str], worker: str)
     value = unseal(data, key, types)
     if len(data) > limits.CLUSTER_NOTE_BYTES and value["type"] != "result":
         raise too_long
-    models = _FROM_WORKER if types is FROM_WORKER else _TO_WORKER
     try:
-        models[value["type"]].model_validate(value)
+        types[value["type"]].model_validate(value)
     except ValidationError:
         raise Refused("envelope_invalid", "the note has missing or invalid parts") from None
     if value["type"] != "beat" and value["worker"] != worker:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, PlainSerializer
@@ -45,7 +45,7 @@ def seal(key: SigningKey, type: str, value: Mapping[str, Any]) -> bytes:
 def unseal(
     data: bytes,
     key: VerifierKey,
-    types: str | frozenset[str],
+    types: str | Container[str],
     *,
     max_bytes: int = limits.CLUSTER_SEALED_BYTES,
 ) -> dict[str, Any]:
@@ -61,6 +61,6 @@ def unseal(
     except ValueError:
         raise Refused("envelope_invalid", "the note is not strict JSON") from None
     wanted = {types} if isinstance(types, str) else types
-    if not same or not isinstance(value, dict) or value.get("type") not in wanted:
+    if not same or not isinstance(value, dict) or type(of := value.get("type")) is not str or of not in wanted:
         raise Refused("envelope_invalid", "the note is of another type, or not its own canonical rendering")
     return value

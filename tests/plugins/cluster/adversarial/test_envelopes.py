@@ -229,6 +229,9 @@ def test_what_the_key_signed_but_is_not_canonical(bench: Bench) -> None:
         with pytest.raises(Refused) as caught:
             unseal(signed, key.public, "beat")
         assert caught.value.code == "envelope_invalid"
+    for odd in (["beat"], {}, None, "bea"):
+        with pytest.raises(Refused, match="another type"):
+            unseal(seal(key, odd, {}), key.public, "beat")  # type: ignore[arg-type]
     assert unseal(seal(key, "beat", {}), key.public, "beat") == {"type": "beat"}
 
 
