@@ -110,7 +110,7 @@ def report(workspace: Workspace | None, settings: Settings, probes: bool) -> lis
 def _runners(workspace: Workspace, settings: Settings, boot: str, say: Callable[[str], None]) -> Mapping[str, Runner]:
     """One runner for every backend."""
     from threegate.plugins.cluster.notes import Rules
-    from threegate.plugins.cluster.runner import ClusterRunner  # imported here: it loads Celery
+    from threegate.plugins.cluster.runner import ClusterRunner  # imported here: it loads Celery's libraries
     from threegate.trail.workspace_key import load_key
 
     runner = ClusterRunner(

@@ -226,7 +226,7 @@ class RemoteRun:
         self._ledger.started(self._worker)
 
     def _send_input(self, told: Mapping[str, Any]) -> None:
-        """One chunk of an input of this very job, and each only so often: chunks go where everybody's beats go."""
+        """One chunk of an input of this very job, and each only so often, however often the worker asks."""
         sha256, offset = told["sha256"], told["offset"]
         size = next((item.size for item in self._job.inputs if item.sha256 == sha256), 0)
         if offset >= size or offset % limits.CLUSTER_CHUNK_BYTES:

@@ -225,7 +225,7 @@ def test_a_second_question_gets_no_second_token(tmp_path: Path) -> None:
 
 
 def test_the_same_input_is_not_sent_for_ever(tmp_path: Path) -> None:
-    """Chunks go through the publisher that everybody's beats go through."""
+    """However often a worker asks for it: each chunk is a mebibyte on the net of all."""
 
     def worker(stage: Stage, kind: str, _: dict[str, Any]) -> None:
         if kind == "job":
