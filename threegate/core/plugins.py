@@ -112,7 +112,7 @@ PLUGINS: tuple[Plugin, ...] = (
             "kinds": "kinds:KINDS",
             "machine": "capacity:MACHINE",
             "needs": "section:unit_needs",
-            "report": "capacity:report",
+            "report": "cluster_report:report",
         },
     ),
     Plugin(

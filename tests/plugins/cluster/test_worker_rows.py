@@ -21,7 +21,8 @@ from threegate.approval.statement import format_utc
 from threegate.core.settings import Settings
 from threegate.daemon.loop import of_dispatcher
 from threegate.launch.launch_problem import read_operators
-from threegate.plugins.cluster.capacity import NO_DAEMON, report, worker_lines, worker_rows, workers_file
+from threegate.plugins.cluster.capacity import NO_DAEMON, worker_lines, worker_rows, workers_file
+from threegate.plugins.cluster.cluster_report import report
 from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.notes import operators_digest
 from threegate.plugins.cluster.section import ClusterSettings

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from threegate.core.workspace import Workspace
     from threegate.plugins.cluster.runner import ClusterRunner
     from threegate.request.model import Request
-    from threegate.runners.backend import DoctorLine
     from threegate.runners.interface import Runner
 
 NO_DAEMON: Final = "the daemon does not run"
@@ -96,15 +95,6 @@ def _silence(row: Mapping[str, Any], now: datetime) -> str:
     heard = row["heard_utc"] and parse_utc(row["heard_utc"])
     most = timedelta(seconds=limits.CLUSTER_LIVE_SECONDS + 2 * limits.CLUSTER_BEAT_SECONDS)
     return "" if heard and timedelta() <= now - heard <= most else "the daemon has written nothing since then"
-
-
-def report(workspace: Workspace | None, settings: Settings, probes: bool) -> list[DoctorLine]:
-    """Lines of `threegate doctor` about broker, certificates and workers; none without a cluster."""
-    if workspace is None or not settings.section(ClusterSettings).broker:
-        return []
-    from threegate.plugins.cluster.cluster_doctor import cluster_lines  # imported here: it loads Celery's libraries
-
-    return cluster_lines(workspace, settings)
 
 
 def _runners(workspace: Workspace, settings: Settings, boot: str, say: Callable[[str], None]) -> Mapping[str, Runner]:
