@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.plugins.cluster.machines import Cluster, inside, missing_parts, peak_mb
 from tests.support import era_draft, monty_draft, request_id
 from threegate.cli import execute
-from threegate.plugins.cluster.broker import LEAD_QUEUE
+from threegate.plugins.cluster.broker import LEAD
 from threegate.plugins.cluster.cluster_files import VHOST
 from threegate.setup.settings_file import set_values
 
@@ -79,7 +79,7 @@ class Snapshot:
         for source, kept in self._pairs:
             shutil.rmtree(source)
             shutil.copytree(kept, source, symlinks=True)
-        self._rabbit.control("purge_queue", "--vhost", VHOST, LEAD_QUEUE)  # it saw a later state of this workspace
+        self._rabbit.control("purge_queue", "--vhost", VHOST, LEAD)  # it saw a later state of this workspace
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ PRIVATE = {
     ),
     "plugins/agents/adversarial/work_copy/test_secrets_in_other_forms.py": (1, "rules of an older version"),
     "review/test_line_diff.py": (2, "the shortest comparison itself, before the shorter one is chosen"),
-    "plugins/cluster/adversarial/test_notes.py": (3, "queues and keys between threads, without a broker"),
+    "plugins/cluster/adversarial/test_notes.py": (2, "queues and keys between threads, without a broker"),
     "plugins/cluster/adversarial/test_remote_run.py": (11, "a run, its mailbox and who leads, without a broker"),
     "adversarial/test_output_limits.py": (1, "the rule for endings, without an engine"),
     "plugins/tools/adversarial/test_hostile_servers.py": (
@@ -65,7 +65,7 @@ PRIVATE = {
     "cli/test_validate.py": (1, "characters that no file name of a test can have"),
     "plugins/changes/test_watched_child.py": (1, "a moment between two looks at a process"),
     "plugins/cluster/envelopes.py": (1, "raw bytes on the daemon's own channel"),
-    "plugins/cluster/test_fence.py": (7, "the threads and the outbox of a worker, without a broker"),
+    "plugins/cluster/test_fence.py": (9, "the threads and the outbox of a worker, without a broker"),
     "plugins/cluster/test_parts.py": (1, "an internal row: waiting must not have spent anything"),
     "contracts/test_store.py": (1, "an index that is wrong must not be believed"),
     "daemon/test_supervisor.py": (1, "each single ping, by a clock of the test"),

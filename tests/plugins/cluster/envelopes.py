@@ -142,7 +142,8 @@ class Hand:
             heard.append({"kind": mail.kind, **{k: mail.value.get(k) for k in ("code", "message", "why")}})
             if mail.kind == "may-start":
                 kind = "go" if act.get("start") else "no"
-                self.link.tell(worker, kind, nonce=nonce, envelope_sha256=mail.value["envelope_sha256"])
+                answers = {} if kind == "no" else {name: mail.value[name] for name in ("envelope_sha256", "ask")}
+                self.link.tell(worker, kind, nonce=nonce, **answers)
             if mail.kind == "result":
                 heard[-1]["status"] = mail.value["outcome"]["status"]
                 self.link.tell(worker, "done", nonce=nonce)

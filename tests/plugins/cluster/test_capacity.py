@@ -15,12 +15,13 @@ from tests.runners import toy_backend
 from tests.runners.test_machine import era
 from threegate.core.settings import Settings
 from threegate.plugins.cluster.capacity import MACHINE, workers_file
-from threegate.plugins.cluster.ledger import ClusterBudget, Ledger
+from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.section import ClusterSettings
 from threegate.request.backend import BACKENDS
 from threegate.runners.backend import RunNeed
 from threegate.runners.machine import machine_of, never_fits, workers_answer
 
+NAMES = ("one", "two")
 CLUSTER = Settings(sections={"cluster": ClusterSettings(broker="amqps://broker", workers=("one+0+a", "two+0+b"))})
 
 
@@ -38,6 +39,7 @@ def test_the_workers_are_the_machine_once_there_is_a_broker() -> None:
         ([("4", 90), ("2", 900)], ("needs 3 cores and 96 MiB on one worker, but the workers have 4 cores and 90 MiB, 2 cores and 900 "  # noqa: E501
         "MiB")),
         ([("1", 900), ("0", 0)], None),
+        ([("1", 900)], None),
         ([], None),
         (None, None),
     ],
@@ -46,9 +48,18 @@ def test_in_a_cluster_the_largest_worker_counts_once_all_were_heard_of(
     tmp_path: Path, workers: list[tuple[str, int]] | None, says: str | None
 ) -> None:
     bench = make_bench(tmp_path)
-    rows = None if workers is None else [{"cores": cores, "memory_mb": memory} for cores, memory in workers]
+    sizes = [{"cores": cores, "memory_mb": memory} for cores, memory in workers or ()]
+    rows = None if workers is None else [{**size, "worker": name} for size, name in zip(sizes, NAMES, strict=False)]
     workers_file(bench.workspace).write_text(json.dumps(rows))
     assert never_fits(bench.workspace, CLUSTER, era("3")) == (says and f"it could never run here: it {says}")
+
+
+def test_a_worker_that_was_shut_out_says_nothing_of_the_others(tmp_path: Path) -> None:
+    """The file has its row until the daemon starts again, and none of the worker that took its place."""
+    bench = make_bench(tmp_path)
+    sizes = {"cores": "1", "memory_mb": 900}
+    workers_file(bench.workspace).write_text(json.dumps([{**sizes, "worker": "one"}, {**sizes, "worker": "gone"}]))
+    assert never_fits(bench.workspace, CLUSTER, era("3")) is None
 
 
 @pytest.mark.parametrize(
@@ -79,10 +90,10 @@ def test_in_a_cluster_a_backend_that_no_worker_runs_waits_and_says_so(monkeypatc
     ledger = Ledger(("w1",), None)
     ledger.hear(
         "w1",
-        {"cores": "4", "memory_mb": 4096, "monty": 1, "era": 1, "images": [], "healthy": True, "reason": "",
+        {"cores": "4", "memory_mb": 4096, "rows": {"monty": 1, "era": 1}, "images": [], "healthy": True, "reason": "",
          "machine": "m", "boot": "b", "running": []},
     )  # fmt: skip
     job = replace(monty_job("1"), backend="toy")
     assert "for toy" in str(ledger.missing(job)) and ledger.reserve(job) is None
-    assert "toy" in ClusterBudget(ledger, 4).free_rows(), "it is checked, to say why it waits"
+    assert "toy" in ledger.free_rows(), "it is checked, to say why it waits"
     assert set(ledger.seats()[0].to_json()) >= {"monty", "era"} and "toy" not in ledger.seats()[0].to_json()

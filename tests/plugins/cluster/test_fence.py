@@ -9,15 +9,24 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tests.plugins.cluster.conftest import Bench
+from tests.plugins.cluster.test_parts import outcome
 from tests.support import wait_until
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
+from threegate.core.workspace import Workspace
 from threegate.plugins.cluster.broker import Broker
 from threegate.plugins.cluster.seal import seal
 from threegate.plugins.cluster.worker import heartbeat
 from threegate.plugins.cluster.worker.heartbeat import Active, Agent
-from threegate.plugins.cluster.worker.outbox import Outbox
+from threegate.plugins.cluster.worker.identity import Identity
+from threegate.plugins.cluster.worker.job_handler import JobHandler
+from threegate.plugins.cluster.worker.operators_file import WorkerOperators
+from threegate.plugins.cluster.worker.outbox import KeptResult, Outbox
+from threegate.plugins.cluster.worker.store import Store
+from threegate.request.backend import BACKENDS
 from threegate.runners.interface import Control
+from threegate.runners.machine import Budget
 from threegate.trail.workspace_key import SigningKey
 
 DAEMON = SigningKey("workspace", Ed25519PrivateKey.generate())
@@ -112,3 +121,45 @@ def test_a_worker_has_as_many_jobs_as_its_status_names(agent: Agent) -> None:
     assert not agent.enter(job(0, 1))
     with pytest.raises(Refused, match="as many jobs"):
         agent.enter(job(limits.CLUSTER_RUNS, 1))
+
+
+def test_a_status_names_a_run_until_its_result_is_on_disk(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow disk: for four seconds the worker had neither the run nor its result, and the daemon gave it up."""
+    (tmp_path / "runs").mkdir()
+    own, trust = SigningKey("w1", Ed25519PrivateKey.generate()), bench.trust
+    outbox = Outbox(tmp_path / "runs", own.public)
+    agent = Agent(Broker("amqps://127.0.0.1:1/x", tmp_path), "w1", own, trust.workspace_key, outbox, lambda line: None)
+    agent.problem = None
+    named: list[object] = []
+    keep = outbox.keep
+
+    def slowly(*arguments: Any) -> KeptResult:
+        named.append(agent._status()["running"])
+        kept = keep(*arguments)
+        kept.done.set()
+        return kept
+
+    class Ended:
+        available = staticmethod(lambda job: None)
+        run = staticmethod(lambda clearance, job, control: outcome(artifacts=()))
+
+    monkeypatch.setattr(outbox, "keep", slowly)
+    monkeypatch.setattr(agent, "may_start", lambda active: True)
+    monkeypatch.setattr(agent, "send", lambda sealed, lasting: named.append(agent._status()["running"]))
+    handler = JobHandler(
+        agent,
+        Identity("w1", own, trust.workspace_id, trust.workspace_key),
+        WorkerOperators(Workspace(bench.place.root).operators_file, tmp_path / "operators.taken"),
+        trust.settings,
+        bench.journal,
+        outbox,
+        Store(tmp_path / "store"),
+        dict.fromkeys(BACKENDS, Ended()),
+        Budget.of(trust.settings.runners),
+        BOOT,
+        print,
+    )
+    handler.take(bench.sealed().decode(), "a" * 32)
+    assert named == [[["a" * 32, bench.request_id]]] * 2

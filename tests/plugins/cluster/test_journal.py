@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from threegate.core import durable
+from threegate.core import durable, limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.plugins.cluster.worker import journal as journal_module
 from threegate.plugins.cluster.worker.journal import NonceJournal, Spent
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
+os_open = os.open
 
 
 def spent(number: int, *, at: datetime = NOW, lives: int = 3600, grant: str | None = None) -> Spent:
@@ -105,6 +108,71 @@ def test_what_has_expired_goes_with_a_restart(tmp_path: Path) -> None:
     journal = NonceJournal(path, now=NOW + timedelta(days=1))
     with pytest.raises(Refused, match="clock"):
         journal.spend(spent(9, at=NOW - timedelta(hours=1)))
+    journal.close()
+
+
+def test_a_clock_that_was_set_back_finds_nothing_forgotten(tmp_path: Path) -> None:
+    """What was forgotten had ended by the clock of then: an earlier clock, by which it has not, starts nothing."""
+    path = tmp_path / "nonces.jsonl"
+    journal = NonceJournal(path, now=NOW)
+    journal.spend(spent(1, lives=7200))
+    journal.close()
+    for late in (timedelta(hours=2, seconds=1), timedelta(hours=3)):
+        journal = NonceJournal(path, now=NOW + late)
+        journal.close()
+        for back in (timedelta(seconds=2), timedelta(minutes=90)):
+            now = NOW + late - back
+            journal = NonceJournal(path, now=now)
+            ended = now >= NOW + timedelta(hours=2)
+            assert ended or journal.used(spent(1).nonce) or journal.clock_behind(now) > limits.CLOCK_BEHIND_SECONDS
+            journal.close()
+
+
+def test_what_a_full_disk_left_of_a_line_spoils_no_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of the line was written behind it: no worker could read its journal again."""
+    path = tmp_path / "nonces.jsonl"
+    journal = NonceJournal(path, now=NOW)
+    journal.spend(spent(1))
+
+    def torn(descriptor: int, data: bytes, _: Path) -> None:
+        os.write(descriptor, data[:20])
+        raise OSError(28, "No space left on device")
+
+    for fails in (lambda: journal.spend(spent(2)), lambda: journal.give_back(spent(1).nonce)):
+        with monkeypatch.context() as patch, contextlib.suppress(Unavailable):
+            patch.setattr(durable, "write_fd", torn)
+            fails()
+        assert b"\n" not in path.read_bytes()[-1:]
+        journal.spend(spent(3 + len(path.read_bytes())))
+    journal.close()
+    journal = NonceJournal(path, now=NOW)
+    assert journal.used(spent(1).approval) and journal.used(spent(2).nonce), "what may be on disk is spent"
+    journal.close()
+
+
+def test_a_journal_that_cannot_be_opened_again_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was renamed into place, and then there was no descriptor for it: the entries went into the old file."""
+    monkeypatch.setattr(journal_module, "LINES_BEFORE_REWRITE", 2)
+    path = tmp_path / "nonces.jsonl"
+    journal = NonceJournal(path, now=NOW)
+    for number in (1, 2):
+        journal.spend(spent(number, lives=60))
+    later = NOW + timedelta(hours=1)
+
+    def opened(name: object, *flags: Any, **named: Any) -> int:
+        if name == path:
+            raise OSError(24, "Too many open files")
+        return os_open(name, *flags, **named)
+
+    with monkeypatch.context() as patch, contextlib.suppress(Unavailable):
+        patch.setattr(journal_module.os, "open", opened)
+        journal.spend(spent(3, at=later))
+    journal.spend(spent(4, at=later))
+    journal.close()
+    journal = NonceJournal(path, now=later)
+    assert journal.used(spent(4).nonce)
     journal.close()
 
 

@@ -140,9 +140,7 @@ def attacks(cluster: Cluster, count: Count) -> None:
     place = sealed.index(b'"request":"') + 40
     changed[place] = ord("A") if changed[place] != ord("A") else ord("B")
     other = sealed_of(root, envelope_of(root, name, "w1", nonce="2" * 32, age=4000))
-    unsigned = good.model_copy(
-        update={"nonce": "6" * 32, "request": base64.b64encode(good.request_bytes + b"\n").decode()}
-    )
+    unsigned = good.model_copy(update={"nonce": "6" * 32, "request": good.request + b"\n"})
 
     def act(what: str, worker: str, nonce: str, data: bytes, **more: Any) -> dict[str, Any]:
         return {"name": what, "worker": worker, "nonce": nonce, "sealed": data.decode(), **more}

@@ -15,17 +15,19 @@ from typing import Any
 import pytest
 
 from tests.engine_fixtures import era_job, monty_job
+from tests.support import make_key
+from threegate.approval.operators import load_operators
 from threegate.core import limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.settings import Settings, parse_settings
 from threegate.plugins.cluster.job_envelope import make_envelope
-from threegate.plugins.cluster.ledger import ClusterBudget, Ledger
+from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.notes import Rules
 from threegate.plugins.cluster.outcome import read_outcome, write_outcome
 from threegate.plugins.cluster.runner import enrolled
 from threegate.plugins.cluster.seal import seal
 from threegate.plugins.cluster.section import ClusterSettings
-from threegate.plugins.cluster.worker.health import judges_by
+from threegate.plugins.cluster.worker.health import judges_by, quick_look
 from threegate.plugins.cluster.worker.identity import signing_key
 from threegate.plugins.cluster.worker.operators_file import read_operators_file
 from threegate.plugins.cluster.worker.outbox import Outbox
@@ -41,7 +43,7 @@ BOUNDS = JobLimits("1", 64, 5)
 RULES = Rules.of(Settings())
 
 
-def told(**more: Any) -> dict[str, Any]:
+def told(monty: Any = 2, era: Any = 0, **more: Any) -> dict[str, Any]:
     """A status note's value, of a worker that judges by the daemon's rules."""
     return {
         **asdict(RULES),
@@ -49,8 +51,7 @@ def told(**more: Any) -> dict[str, Any]:
         "certificate_end": 2_000_000_000,
         "cores": "4",
         "memory_mb": 1024,
-        "monty": 2,
-        "era": 0,
+        "rows": {"monty": monty, "era": era},
         "images": [],
         "healthy": True,
         "reason": "",
@@ -64,19 +65,18 @@ def told(**more: Any) -> dict[str, Any]:
 def test_jobs_go_where_most_is_free_and_never_beyond_it() -> None:
     """Cores, memory and rows are each a wall; a lease gives its place back once."""
     ledger = Ledger(("a", "b"), None)
-    budget = ClusterBudget(ledger, 4)
     assert ledger.missing(None) == "no worker accepts work (a: no report yet; b: no report yet)"
     ledger.hear("a", told())
     ledger.hear("b", told(cores="2", monty=1))
     jobs = [monty_job("1", memory_mb=64) for _ in range(4)]
-    leases = [budget.try_take(job) for job in jobs]
+    leases = [ledger.try_take(job) for job in jobs]
     assert [ledger.place_of(job) for job in jobs] == ["a", "a", "b", None]
-    assert leases[3] is None and not budget._has_row(jobs[3]) and budget.never(jobs[3]) is None
+    assert leases[3] is None and not ledger._has_row(jobs[3]) and ledger.never(jobs[3]) is None
     assert leases[0] is not None
     leases[0].release()
     leases[0].release()
-    assert budget.try_take(jobs[3]) is not None and ledger.place_of(jobs[3]) == "a"
-    memory, cores = budget.free()
+    assert ledger.try_take(jobs[3]) is not None and ledger.place_of(jobs[3]) == "a"
+    memory, cores = ledger.free()
     assert cores == 3 and memory == 2048 - 3 * 96
     big = monty_job("1", memory_mb=2000)
     assert "no live worker has" in str(ledger.missing(big)) and ledger.missing(jobs[0]) is None
@@ -86,12 +86,11 @@ def test_a_round_keeps_the_oldest_first() -> None:
     """Through the dispatcher's own round: what lacks memory now keeps younger ones from taking it."""
     ledger = Ledger(("a",), None)
     ledger.hear("a", told(memory_mb=300, monty=4))
-    budget = ClusterBudget(ledger, 4)
-    first = budget.round().try_take(monty_job("1", memory_mb=128))
-    turn = budget.round()
+    first = ledger.round().try_take(monty_job("1", memory_mb=128))
+    turn = ledger.round()
     assert first is not None and turn.try_take(monty_job("1", memory_mb=128)) is None
     assert turn.try_take(monty_job("1", memory_mb=8)) is None
-    assert budget.round().try_take(monty_job("1", memory_mb=8)) is not None
+    assert ledger.round().try_take(monty_job("1", memory_mb=8)) is not None
 
 
 def test_an_unfit_or_silent_worker_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +142,7 @@ def test_a_worker_that_refuses_three_jobs_in_a_row_is_unfit(monkeypatch: pytest.
         fit()
         assert ledger.seats()[0].live() and ledger.missing(jobs[0]) is None
     ledger.refused("a", jobs[0], "odd: why")
-    assert ledger.missing(jobs[0]) == "worker a refused it: odd: why" and not ledger.has_row(jobs[0])
+    assert ledger.missing(jobs[0]) == "worker a refused it: odd: why" and ledger.reserve(jobs[0]) is None
     assert ledger.seats()[0].to_json()["reason"] == "refused a job: odd: why"
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + limits.CLUSTER_REFUSED_SECONDS + 1)
@@ -344,6 +343,25 @@ def test_the_outbox_keeps_a_result_until_it_is_wanted(tmp_path: Path) -> None:
     again.drop("1" * 32)
     again.drop("1" * 32)
     assert not good.exists() and kept.done.is_set()
+
+
+def test_the_outbox_gives_a_result_up_after_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only when the worker starts again: one that runs for months sent it every five seconds."""
+    folder = tmp_path / "runs" / ("TR-a." + "1" * 32)
+    folder.mkdir(parents=True)
+    outbox = Outbox(tmp_path / "runs", signing_key(tmp_path / "sign.key", "w1").public)
+    kept = outbox.keep("1" * 32, b"sealed", folder, {})
+    assert outbox.waiting() == [kept]
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + limits.CLUSTER_OUTBOX_SECONDS + 1)
+    assert outbox.waiting() == [] and outbox.find("1" * 32) is None and not folder.exists()
+
+
+def test_a_state_folder_that_cannot_be_looked_at_keeps_a_worker_from_work(tmp_path: Path) -> None:
+    """The thread that looks ended with an exception, and the worker went on as it was found last."""
+    public = Path(f"{make_key(tmp_path / 'alice')}.pub").read_text()
+    operators = load_operators(f'alice namespaces="threegate-approval,threegate-act" {public}'.encode(), None)
+    assert str(quick_look(operators, tmp_path / "gone")).startswith("disk: ")
 
 
 def test_enrolment_is_strict() -> None:

@@ -97,6 +97,17 @@ def test_a_changed_statement_or_another_key_does_not_verify(made) -> None:
         verified(value, public_key(SigningKey(real.name, Ed25519PrivateKey.generate())))
 
 
+@pytest.mark.parametrize("missing", [True, False])
+def test_without_a_trail_there_is_nothing_to_attest(made, missing: bool) -> None:
+    """It was an internal error."""
+    workspace, trail, folder = made
+    trail.close()
+    path = workspace.audit / "trail.jsonl"
+    path.unlink() if missing else path.write_bytes(b"")
+    with pytest.raises(InvalidInput, match="no trail"):
+        export_trail(workspace, "in-toto", folder / "s")
+
+
 def test_a_run_whose_record_was_changed_is_not_attested(made) -> None:
     workspace, _, folder = made
     (workspace.runs / "ran1" / "stdout").write_bytes(b"x")

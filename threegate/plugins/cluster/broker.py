@@ -28,15 +28,25 @@ import kombu
 import kombu.exceptions
 
 from threegate.core import limits
+from threegate.core.canonical import canonical_bytes
 from threegate.core.errors import Refused, Unavailable
 from threegate.plugins.cluster import raw_transport
 
-JOB_EXCHANGE: Final = "job"
-BEAT_EXCHANGE: Final = "beat"
-NOTE_EXCHANGE: Final = "note"
-CHUNK_EXCHANGE: Final = "chunk"
-LOST_QUEUE: Final = "lost"
-LEAD_QUEUE: Final = "lead"
+JOB: Final = "job"
+"""Envelopes for workers. Each of these is an exchange; each worker has a queue of its own for it (`queue_of`)."""
+BEAT: Final = "beat"
+"""The daemon's beats, the same for all workers."""
+NOTE: Final = "note"
+"""The daemon's notes for a worker: tokens, cancels, questions for outputs."""
+CHUNK: Final = "chunk"
+"""Chunks of inputs for a worker."""
+RESULT: Final = "res"
+"""What a worker publishes: notes and results. Of this and the next each worker has an exchange, too."""
+OUTPUT: Final = "out"
+"""Chunks of outputs that a worker publishes."""
+LOST: Final = "lost"
+"""What the broker could not deliver."""
+LEAD: Final = "lead"
 """Whoever holds the message in it is the daemon that works (`lead`)."""
 TASK: Final = "threegate.run"
 IDENTITY_FILES: Final = ("ca.pem", "tls.pem", "tls.key")
@@ -54,34 +64,9 @@ _PREFETCH: Final = 16
 _BURST_SECONDS: Final = 1.0
 
 
-def job_queue(worker: str) -> str:
-    """Where envelopes for a worker wait."""
-    return f"job.{worker}"
-
-
-def beat_queue(worker: str) -> str:
-    """Where the daemon's beats, the same for all workers, come for this one."""
-    return f"beat.{worker}"
-
-
-def note_queue(worker: str) -> str:
-    """Where the daemon's notes for a worker come: tokens, cancels, questions for outputs."""
-    return f"note.{worker}"
-
-
-def chunk_queue(worker: str) -> str:
-    """Where chunks of inputs come for a worker."""
-    return f"chunk.{worker}"
-
-
-def result_exchange(worker: str) -> str:
-    """Where a worker publishes its notes and results; the queue has the same name."""
-    return f"res.{worker}"
-
-
-def output_exchange(worker: str) -> str:
-    """Where a worker publishes chunks of outputs; the queue has the same name."""
-    return f"out.{worker}"
+def queue_of(kind: str, worker: str) -> str:
+    """A worker's queue, and the exchange of what it publishes."""
+    return f"{kind}.{worker}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +218,6 @@ class Wire:
         self._down_until = 0.0
         self._publisher: kombu.Connection | None = None
         self._channel: Any = None
-        self._producer: Any = None
         self._thread = threading.Thread(target=self._listen, name="broker", daemon=True)
 
     @property
@@ -288,11 +272,7 @@ class Wire:
         *,
         lasting: bool = False,
     ) -> None:
-        """Publish bytes; returns when the broker has them (`lasting`: on its disk). Raises Unavailable.
-
-        After a failure the broker counts as down for a second, and everything fails at once: many runs that end
-        together wait for one timeout, not each for its own behind the others.
-        """
+        """Publish bytes; returns when the broker has them (`lasting`: on its disk). Raises Unavailable."""
         properties: dict[str, Any] = {
             "delivery_mode": 2 if lasting else 1,
             "content_type": "application/octet-stream",
@@ -300,10 +280,34 @@ class Wire:
         }
         if not lasting:
             properties["expiration"] = str(int(limits.CLUSTER_SILENCE_SECONDS * 1000))
+        self._publish(exchange, routing_key, body, properties, tries=2)
+
+    def send_task(self, worker: str, nonce: str, sealed: str, seconds: int) -> None:
+        """Send a job to Celery's worker, once. Raises Unavailable: it may have arrived all the same.
+
+        A task of Celery's message protocol 2, with the parts of it that `check_job_message` allows.
+        """
+        properties = {
+            "delivery_mode": 2,
+            "content_type": "application/json",
+            "content_encoding": "utf-8",
+            "expiration": str(seconds * 1000),
+            "application_headers": {"task": TASK, "id": nonce},
+        }
+        self._publish(JOB, worker, canonical_bytes([[sealed], {}, {}]), properties, tries=1)
+
+    def _publish(
+        self, exchange: str, routing_key: str, body: bytes, properties: Mapping[str, Any], *, tries: int
+    ) -> None:
+        """Returns when the broker has it. Raises Unavailable.
+
+        After a failure the broker counts as down for a second, and everything fails at once: many runs that begin or
+        end together wait for one timeout, not each for its own behind the others.
+        """
         with self._publishing:
             if time.monotonic() < self._down_until:
                 raise Unavailable("the broker does not take it")
-            for last in (False, True):
+            for left in reversed(range(tries)):
                 try:
                     channel = self.open_channel()
                     channel.basic_publish_confirm(
@@ -320,32 +324,9 @@ class Wire:
                     raise Unavailable("the broker does not take it (the queue is full)") from None
                 except FAULTS as error:
                     self._drop_publisher()
-                    if last or self.alarm is not None:
+                    if not left or self.alarm is not None:
                         self._down_until = time.monotonic() + _DOWN_SECONDS
                         raise Unavailable(f"the broker does not take it ({self.alarm or _reason(error)})") from None
-
-    def send_task(self, app: Any, worker: str, nonce: str, sealed: str, seconds: int) -> None:
-        """Send a job as a Celery task, once. Raises Unavailable: it may have arrived all the same."""
-        with self._publishing:
-            try:
-                if self._producer is None:
-                    self._producer = app.amqp.Producer(self._open_publisher().channel(), auto_declare=False)
-                app.send_task(
-                    TASK,
-                    args=[sealed],
-                    task_id=nonce,
-                    producer=self._producer,
-                    exchange=JOB_EXCHANGE,
-                    routing_key=worker,
-                    declare=[],
-                    serializer="json",
-                    expiration=seconds,
-                    retry=False,
-                    ignore_result=True,
-                )
-            except FAULTS as error:
-                self._drop_publisher()
-                raise Unavailable(f"the broker does not take it ({_reason(error)})") from None
 
     def _blocked(self, reason: object) -> None:
         """The broker's own word that it is short of memory or disk; it takes nothing until that is over."""
@@ -358,21 +339,16 @@ class Wire:
         if told is not None:
             self._say("the broker's alarm is over")
 
-    def _open_publisher(self) -> kombu.Connection:
-        if self._publisher is None:
-            connection = self._broker.connection(on_blocked=self._blocked, on_unblocked=self._unblocked)
-            connection.connect()
-            self._publisher = connection
-        return self._publisher
-
     def open_channel(self) -> Any:
         """The channel that everything is published on, opened when it is first needed."""
         if self._channel is None:
-            self._channel = self._open_publisher().channel()
+            self._publisher = self._broker.connection(on_blocked=self._blocked, on_unblocked=self._unblocked)
+            self._publisher.connect()
+            self._channel = self._publisher.channel()
         return self._channel
 
     def _drop_publisher(self) -> None:
-        connection, self._publisher, self._channel, self._producer = self._publisher, None, None, None
+        connection, self._publisher, self._channel = self._publisher, None, None
         if connection is not None:
             shut(connection)
 

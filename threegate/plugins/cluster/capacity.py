@@ -36,14 +36,21 @@ _UNHEARD: Final = {
 def never_fits(workspace: Workspace, settings: Settings, request: Request) -> str | None:
     """One line that says why this request could never run on a worker, or None. The largest worker counts."""
     need = Need.of(request.backend, request.cpu_limit, request.memory_limit_mb)
-    sizes = [(Decimal(row["cores"]), row["memory_mb"]) for row in worker_rows(workspace)]
-    sizes = [size for size in sizes if size[0] > 0]  # the others have not reported yet
-    if len(sizes) < len(settings.section(ClusterSettings).workers) or any(
-        need.cpus <= cores and need.memory_mb <= memory for cores, memory in sizes
-    ):
-        return None
+    known = {row.get("worker"): row for row in worker_rows(workspace)}
+    sizes = []
+    for name in _enrolled(settings):
+        row = known.get(name)
+        cores, memory = (Decimal(row["cores"]), row["memory_mb"]) if row is not None else (Decimal(0), 0)
+        if not cores or (need.cpus <= cores and need.memory_mb <= memory):
+            return None  # it has not reported yet, or could run it
+        sizes.append((cores, memory))
     told = ", ".join(f"{cores} cores and {memory} MiB" for cores, memory in sizes)
     return f"{NEVER} needs {need.cpus} cores and {need.memory_mb} MiB on one worker, but the workers have {told}"
+
+
+def _enrolled(settings: Settings) -> list[str]:
+    """The names of the workers in threegate.toml."""
+    return [key.partition("+")[0] for key in settings.section(ClusterSettings).workers]
 
 
 def workers_file(workspace: Workspace) -> Path:
@@ -68,8 +75,7 @@ def worker_lines(workspace: Workspace, settings: Settings) -> list[dict[str, Any
     known = {row.get("worker"): row for row in worker_rows(workspace)}
     ours, runs, now = operators_digest(read_operators(workspace)), workspace.daemon_lock_held(), datetime.now(UTC)
     lines = []
-    for key in settings.section(ClusterSettings).workers:
-        name = key.partition("+")[0]
+    for name in _enrolled(settings):
         row = {**_UNHEARD, "worker": name, **known.get(name, {})}
         reason = NO_DAEMON if not runs else _silence(row, now)
         if reason:
@@ -94,7 +100,7 @@ def _silence(row: Mapping[str, Any], now: datetime) -> str:
 def _runners(workspace: Workspace, settings: Settings, boot: str, say: Callable[[str], None]) -> Mapping[str, Runner]:
     """One runner for every backend."""
     from threegate.plugins.cluster.notes import Rules
-    from threegate.plugins.cluster.runner import ClusterRunner  # imported here: it loads Celery
+    from threegate.plugins.cluster.runner import ClusterRunner  # imported here: it loads Celery's libraries
     from threegate.trail.workspace_key import load_key
 
     runner = ClusterRunner(
@@ -112,8 +118,7 @@ def _runners(workspace: Workspace, settings: Settings, boot: str, say: Callable[
 
 
 def _copies(workspace: Workspace, settings: Settings) -> list[str]:
-    names = ", ".join(key.partition("+")[0] for key in settings.section(ClusterSettings).workers)
-    here = workspace.operators_file
+    here, names = workspace.operators_file, ", ".join(_enrolled(settings))
     return [
         f"workers judge by files of their own ({names or 'none yet'}): copy {here}, {here.name}.revoked and "
         f"{here.name}.passkeys, as far as they exist, to FILE of --operators there, FILE.revoked and FILE.passkeys; "
@@ -122,10 +127,9 @@ def _copies(workspace: Workspace, settings: Settings) -> list[str]:
 
 
 def _budget(settings: Settings, runners: Mapping[str, Runner]) -> Budget:
-    from threegate.plugins.cluster.ledger import ClusterBudget
-
-    runner = cast("ClusterRunner", next(iter(runners.values())))
-    return ClusterBudget(runner.ledger, settings.section(ClusterSettings).slots)
+    ledger = cast("ClusterRunner", next(iter(runners.values()))).ledger
+    ledger.threads = settings.section(ClusterSettings).slots
+    return ledger
 
 
 MACHINE = Machine(

@@ -1,4 +1,4 @@
-"""Celery as both sides use it: JSON only, late acknowledgement, nothing repeated, nothing declared.
+"""Celery as a worker uses it: JSON only, late acknowledgement, nothing repeated, nothing declared.
 
 Settings are those of docs/cluster.md; `worker_cancel_long_running_tasks_on_connection_loss` is not among them, since a
 worker fences its runs itself (threegate.plugins.cluster.worker.heartbeat), also when only the daemon is gone.
@@ -13,17 +13,15 @@ import kombu
 
 from threegate.core import limits
 from threegate.plugins.cluster import raw_transport
-from threegate.plugins.cluster.broker import JOB_EXCHANGE, Broker, job_queue
+from threegate.plugins.cluster.broker import JOB, Broker, queue_of
 
 
-def make_app(broker: Broker, worker: str | None = None) -> celery.Celery:
-    """The Celery app of a worker of this name, or of a daemon (None)."""
+def make_app(broker: Broker, worker: str) -> celery.Celery:
+    """The Celery app of a worker of this name."""
     app = celery.Celery("threegate", set_as_current=False, fixups=[])
-    exchange = kombu.Exchange(JOB_EXCHANGE, type="direct", no_declare=True)
-    queues = []
-    if worker is not None:
-        name, kind = job_queue(worker), {"x-queue-type": "quorum"}  # Celery sees by it how to prefetch
-        queues.append(kombu.Queue(name, exchange, routing_key=worker, no_declare=True, queue_arguments=kind))
+    exchange = kombu.Exchange(JOB, type="direct", no_declare=True)
+    name, kind = queue_of(JOB, worker), {"x-queue-type": "quorum"}  # Celery sees by it how to prefetch
+    queue = kombu.Queue(name, exchange, routing_key=worker, no_declare=True, queue_arguments=kind)
     settings: dict[str, Any] = {
         "broker_url": broker.kombu_url,
         "broker_transport": raw_transport.NAME,
@@ -44,10 +42,9 @@ def make_app(broker: Broker, worker: str | None = None) -> celery.Celery:
         "task_acks_on_failure_or_timeout": True,
         "task_reject_on_worker_lost": False,
         "task_create_missing_queues": False,
-        "task_publish_retry": False,
-        "task_queues": queues,
-        "task_default_queue": job_queue(worker or "none"),
-        "task_default_exchange": JOB_EXCHANGE,
+        "task_queues": [queue],
+        "task_default_queue": name,
+        "task_default_exchange": JOB,
         "worker_prefetch_multiplier": 1,
         "worker_detect_quorum_queues": True,
         "worker_enable_remote_control": False,

@@ -22,7 +22,7 @@ from cryptography import x509
 from threegate.core import limits
 from threegate.core.settings import Settings
 from threegate.core.workspace import Workspace
-from threegate.plugins.cluster.broker import FAULTS, NOTE_EXCHANGE, Broker, shut
+from threegate.plugins.cluster.broker import FAULTS, NOTE, Broker, shut
 from threegate.plugins.cluster.capacity import NO_DAEMON, worker_lines
 from threegate.plugins.cluster.section import ClusterSettings
 from threegate.review.status import heard_text
@@ -90,27 +90,28 @@ def _broker(broker: Broker, now: datetime) -> Iterator[DoctorLine]:
         return
     renew = _renew(broker, "broker", "to the broker and restart it")
     yield _certificate("cluster: broker's certificate", shown.not_valid_after_utc, now, renew)
+    if (refusal := _refusal(broker, place)) is not None:
+        yield DoctorLine(_BROKER, "failure", *refusal)
+    else:
+        yield DoctorLine(_BROKER, "ok", f"{place} takes messages, over TLS 1.3 with certificates")
+
+
+def _refusal(broker: Broker, place: str) -> tuple[str, str] | None:
+    """Why the broker takes no message of this daemon, and what to do; None if it takes them."""
     alarms: list[str] = []
     try:
         _publish_to_nobody(broker, alarms)
     except ssl.SSLError as error:
         why = getattr(error, "verify_message", "") or error.reason or "it failed"
-        yield DoctorLine(_BROKER, "failure", f"{place}: no TLS with it: {why}", _renew(broker))
-        return
+        return f"{place}: no TLS with it: {why}", _renew(broker)
     except amqp.exceptions.ConnectionError as error:
-        yield DoctorLine(_BROKER, "failure", f"{place} refuses this daemon ({_one_line(error)})", _DEFINITIONS)
-        return
+        return f"{place} refuses this daemon ({_one_line(error)})", _DEFINITIONS
     except amqp.exceptions.ChannelError as error:
-        yield DoctorLine(_BROKER, "failure", f"{place} has other queues or rights ({_one_line(error)})", _DEFINITIONS)
-        return
+        return f"{place} has other queues or rights ({_one_line(error)})", _DEFINITIONS
     except FAULTS as error:
         if not alarms:
-            yield DoctorLine(_BROKER, "failure", f"{place} takes no message ({_one_line(error)})", "look at its log")
-            return
-    if alarms:
-        yield DoctorLine(_BROKER, "failure", f"{place}: {_ALARM[0]}", _ALARM[1])
-        return
-    yield DoctorLine(_BROKER, "ok", f"{place} takes messages, over TLS 1.3 with certificates")
+            return f"{place} takes no message ({_one_line(error)})", "look at its log"
+    return (f"{place}: {_ALARM[0]}", _ALARM[1]) if alarms else None
 
 
 def _shown_certificate(broker: Broker, host: str, port: int) -> x509.Certificate:
@@ -133,7 +134,7 @@ def _publish_to_nobody(broker: Broker, alarms: list[str]) -> None:
         channel: Any = connection.channel()
         message = amqp.Message(b"", channel=channel)
         seconds = limits.DOCTOR_BROKER_SECONDS
-        channel.basic_publish_confirm(message, NOTE_EXCHANGE, "nobody", timeout=seconds, confirm_timeout=seconds)
+        channel.basic_publish_confirm(message, NOTE, "nobody", timeout=seconds, confirm_timeout=seconds)
         with contextlib.suppress(TimeoutError):
             connection.drain_events(timeout=1.0)  # the broker reports an alarm after the first message
     finally:

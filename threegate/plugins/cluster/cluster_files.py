@@ -28,20 +28,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Unavailable
 from threegate.core.workspace import Workspace
-from threegate.plugins.cluster.broker import (
-    BEAT_EXCHANGE,
-    CHUNK_EXCHANGE,
-    JOB_EXCHANGE,
-    LEAD_QUEUE,
-    LOST_QUEUE,
-    NOTE_EXCHANGE,
-    beat_queue,
-    chunk_queue,
-    job_queue,
-    note_queue,
-    output_exchange,
-    result_exchange,
-)
+from threegate.plugins.cluster.broker import BEAT, CHUNK, JOB, LEAD, LOST, NOTE, OUTPUT, RESULT, queue_of
 from threegate.plugins.cluster.seal import WORKER
 from threegate.plugins.cluster.section import BROKER_URL, ClusterSettings
 from threegate.plugins.cluster.worker.identity import SIGN_KEY, WORKSPACE_KEY, signing_key
@@ -214,27 +201,27 @@ def definitions(workers: Sequence[str], site: Site = _HERE) -> dict[str, Any]:
     """RabbitMQ's definitions: users without a password, and exactly the permissions that each needs."""
     one_reader = {"x-queue-type": "quorum", "x-single-active-consumer": True}
     refusing = {"x-overflow": "reject-publish"}
-    dead = {"x-dead-letter-exchange": LOST_QUEUE, "x-dead-letter-strategy": "at-least-once"}
+    dead = {"x-dead-letter-exchange": LOST, "x-dead-letter-strategy": "at-least-once"}
     job = {"x-queue-type": "quorum", "x-delivery-limit": 0, **dead, **refusing}
     notes = {"x-max-length-bytes": limits.BROKER_NOTE_BYTES, **refusing}
     chunks = {"x-max-length": limits.BROKER_CHUNKS, "x-max-length-bytes": limits.BROKER_CHUNK_BYTES, **refusing}
     most = {"x-max-length": limits.BROKER_RESULTS, "x-max-length-bytes": limits.BROKER_RESULT_BYTES}
     results = {**one_reader, **most, **refusing}
-    exchanges = {JOB_EXCHANGE: "direct", BEAT_EXCHANGE: "fanout", NOTE_EXCHANGE: "direct", CHUNK_EXCHANGE: "direct"}
+    exchanges = {JOB: "direct", BEAT: "fanout", NOTE: "direct", CHUNK: "direct"}
     queues: list[tuple[str, str, str, Mapping[str, Any]]] = []  # exchange, routing key, queue, its arguments
-    told = (*exchanges, LEAD_QUEUE)
-    rights = [(DAEMON, f"^({'|'.join(told)})$", rf"^((res|out)\.[a-z0-9-]+|{LOST_QUEUE}|{LEAD_QUEUE})$")]
-    for name in (LOST_QUEUE, LEAD_QUEUE):
+    told = (*exchanges, LEAD)
+    rights = [(DAEMON, f"^({'|'.join(told)})$", rf"^((res|out)\.[a-z0-9-]+|{LOST}|{LEAD})$")]
+    for name in (LOST, LEAD):
         exchanges[name] = "fanout"
         queues.append((name, "", name, one_reader))
     for name in workers:
-        result, output = result_exchange(name), output_exchange(name)
+        result, output = queue_of(RESULT, name), queue_of(OUTPUT, name)
         exchanges |= {result: "fanout", output: "fanout"}
         queues += [
-            (JOB_EXCHANGE, name, job_queue(name), job),
-            (BEAT_EXCHANGE, "", beat_queue(name), {"x-max-length": limits.BROKER_BEATS}),
-            (NOTE_EXCHANGE, name, note_queue(name), notes),
-            (CHUNK_EXCHANGE, name, chunk_queue(name), chunks),
+            (JOB, name, queue_of(JOB, name), job),
+            (BEAT, "", queue_of(BEAT, name), {"x-max-length": limits.BROKER_BEATS}),
+            (NOTE, name, queue_of(NOTE, name), notes),
+            (CHUNK, name, queue_of(CHUNK, name), chunks),
             (result, "", result, results),
             (output, "", output, chunks),
         ]

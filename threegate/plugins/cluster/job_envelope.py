@@ -6,18 +6,16 @@ beyond the signed request only lets the worker build the same Job, whose digest 
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import asdict
-from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
 from threegate.core import limits
 from threegate.core.errors import Refused
 from threegate.core.record import Record
-from threegate.plugins.cluster.seal import NONCE, WORKER, seal, unseal
+from threegate.plugins.cluster.seal import NONCE, WORKER, Base64, seal, unseal
 from threegate.request.job import Job, Platform
 from threegate.runners.interface import Evidence
 from threegate.trail.payloads.payload import Owner, owner_fields
@@ -25,15 +23,7 @@ from threegate.trail.workspace_key import SigningKey, VerifierKey
 
 ENVELOPE_TYPE: Final = "threegate-job/1"
 _SHA256: Final = r"^[0-9a-f]{64}$"
-_BASE64: Final = r"^[A-Za-z0-9+/]*={0,2}$"
 _LAST_SECOND: Final = 253_402_300_799
-
-
-class EnvelopeInput(Record):
-    """A pinned input, by digest and bytes."""
-
-    sha256: str = Field(pattern=_SHA256)
-    size: int = Field(ge=0, le=limits.INPUT_FILE_BYTES)
 
 
 class EnvelopePlatform(Record):
@@ -62,9 +52,11 @@ class JobEnvelope(Record):
     issued: int = Field(ge=0, le=_LAST_SECOND)
     expires: int = Field(ge=0, le=_LAST_SECOND)
     file_name: str = Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9._-]+$")
-    request: str = Field(pattern=_BASE64)
-    signature: str = Field(pattern=_BASE64)
-    countersignatures: dict[str, str] = Field(max_length=limits.COUNTERSIGNATURES)
+    request: Base64
+    signature: Base64
+    """The ``.sig`` file: the operator's statement (or grant) and signature."""
+    countersignatures: dict[str, Base64] = Field(max_length=limits.COUNTERSIGNATURES)
+    """The ``.sig.<name>`` files by name."""
     policy_sha256: str = Field(pattern=_SHA256)
     job_sha256: str = Field(pattern=_SHA256)
     owner_uid: int | None
@@ -74,7 +66,10 @@ class JobEnvelope(Record):
     time_cap_sec: int | None = Field(ge=1)
     proposal_sha256: str | None = Field(pattern=_SHA256)
     platform: EnvelopePlatform
-    inputs: tuple[EnvelopeInput, ...] = Field(strict=False, max_length=256)
+    inputs: dict[Annotated[str, Field(pattern=_SHA256)], Annotated[int, Field(ge=0, le=limits.INPUT_FILE_BYTES)]] = (
+        Field(max_length=256)
+    )
+    """Sizes of the pinned inputs in bytes, by digest."""
     unread: tuple[str, ...] = Field(strict=False, max_length=256)
     limits: dict[str, int | str]
 
@@ -82,26 +77,6 @@ class JobEnvelope(Record):
     def owner(self) -> Owner | None:
         """Who asks."""
         return self.owner_uid if self.run is None else self.run
-
-    @property
-    def request_bytes(self) -> bytes:
-        """The request file's bytes."""
-        return base64.b64decode(self.request)
-
-    @property
-    def signature_bytes(self) -> bytes:
-        """The ``.sig`` file's bytes: the operator's statement (or grant) and signature."""
-        return base64.b64decode(self.signature)
-
-    @property
-    def countersignature_bytes(self) -> dict[str, bytes]:
-        """The ``.sig.<name>`` files by name."""
-        return {name: base64.b64decode(data) for name, data in self.countersignatures.items()}
-
-    @property
-    def expires_utc(self) -> datetime:
-        """When it stops to count."""
-        return datetime.fromtimestamp(self.expires, UTC)
 
     def platform_value(self) -> Platform:
         """The platform as a Job is built with."""
@@ -134,9 +109,9 @@ def make_envelope(
         issued=issued,
         expires=issued + limits.CLUSTER_START_SECONDS + size // limits.CLUSTER_SLOWEST_BYTES_PER_SECOND,
         file_name=evidence.file_name,
-        request=base64.b64encode(evidence.request).decode(),
-        signature=base64.b64encode(evidence.signature).decode(),
-        countersignatures={name: base64.b64encode(data).decode() for name, data in evidence.countersignatures.items()},
+        request=evidence.request,
+        signature=evidence.signature,
+        countersignatures=dict(evidence.countersignatures),
         policy_sha256=evidence.policy_sha256,
         job_sha256=job.digest,
         **{"owner_uid": None, **owner_fields(evidence.owner)},
@@ -145,10 +120,7 @@ def make_envelope(
         time_cap_sec=evidence.time_cap_sec,
         proposal_sha256=job.proposal_sha256,
         platform=EnvelopePlatform(**asdict(evidence.platform)),
-        inputs=tuple(
-            EnvelopeInput(sha256=sha256, size=size)
-            for sha256, size in sorted({item.sha256: item.size for item in job.inputs}.items())
-        ),
+        inputs={item.sha256: item.size for item in job.inputs},
         unread=job.unread,
         limits=job.meaning()["limits"],
     )
@@ -164,9 +136,6 @@ def open_envelope(data: bytes, key: VerifierKey) -> JobEnvelope:
     """The envelope that the workspace's key signed. Raises Refused (envelope_invalid)."""
     value = unseal(data, key, ENVELOPE_TYPE, max_bytes=limits.CLUSTER_ENVELOPE_BYTES)
     try:
-        envelope = JobEnvelope.model_validate(value)
-        for text in (envelope.request, envelope.signature, *envelope.countersignatures.values()):
-            base64.b64decode(text, validate=True)
-    except (ValidationError, binascii.Error):
+        return JobEnvelope.model_validate(value)
+    except ValidationError:
         raise Refused("envelope_invalid", "the envelope has missing or invalid parts") from None
-    return envelope

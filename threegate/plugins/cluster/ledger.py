@@ -41,8 +41,16 @@ def _row(backend: str) -> str:
     return backend.lower()
 
 
-def _no_rows() -> dict[str, int]:
-    return {_row(backend.name): 0 for backend in backends() if backend.on_workers}
+def _rows(offered: Mapping[str, int]) -> dict[str, int]:
+    """How many runs at once, of the backends that workers run, and of no other name that a worker may write."""
+    rows = [_row(backend.name) for backend in backends() if backend.on_workers]
+    return {row: offered.get(row, 0) for row in rows}
+
+
+def _unheard() -> Status:
+    return Status.model_construct(
+        machine="", boot="", cores="0", memory_mb=0, rows=_rows({}), images=(), healthy=False, reason="", running=()
+    )
 
 
 @dataclass(slots=True)
@@ -50,30 +58,18 @@ class Seat:
     """One enrolled worker, as last reported, and what is in use on it."""
 
     name: str
-    cores: Decimal = Decimal(0)
-    memory_mb: int = 0
-    rows: dict[str, int] = field(default_factory=_no_rows)
-    images: tuple[str, ...] = ()
+    status: Status = field(default_factory=_unheard)
     healthy: bool = False
+    """Whether it says so, and judges by this daemon's rules."""
     reason: str = "no report yet"
-    machine: str = ""
-    boot: str = ""
     heard: float | None = None
-    running: tuple[tuple[str, str], ...] = ()
-    """(nonce, request id) of what it says that it runs, or has a result of."""
-    here: frozenset[str] = frozenset()
-    """Their nonces."""
-    taken: dict[int, Job] = field(default_factory=dict)
     heard_utc: datetime | None = None
     """When it last reported, also to an earlier run of the daemon."""
-    version: str = ""
-    operators_sha256: str = ""
-    certificate_end: int = 0
-    """When its certificate ends, in whole seconds since 1970; 0: not known."""
-    takes_operators: bool = False
+    here: frozenset[str] = frozenset()
+    """The nonces of what it says that it runs, or has a result of."""
+    taken: dict[int, Job] = field(default_factory=dict)
     refused: dict[str, tuple[float, str]] = field(default_factory=dict)
     """By the digest of each job that it refused: until when it is not offered it again, and what it said."""
-    told: Status | None = None
 
     def problem(self) -> str | None:
         """Why it gets no job at all, in one line, or None."""
@@ -100,18 +96,18 @@ class Seat:
 
     def could(self, job: Job) -> bool:
         """Whether it has what the job needs, were it idle."""
-        need = need_of(job)
+        need, has = need_of(job), self.status
         return (
-            self.rows.get(_row(job.backend), 0) > 0
-            and need.memory_mb <= self.memory_mb
-            and need.cpus <= self.cores
-            and (not BACKENDS[job.backend].container or job.image in self.images)
-            and (not job.egress_image or job.egress_image in self.images)
+            has.rows.get(_row(job.backend), 0) > 0
+            and need.memory_mb <= has.memory_mb
+            and need.cpus <= Decimal(has.cores)
+            and (not BACKENDS[job.backend].container or job.image in has.images)
+            and (not job.egress_image or job.egress_image in has.images)
         )
 
     def free(self) -> tuple[int, Decimal, dict[str, int]]:
         """Free MiB, cores and rows."""
-        memory, cores, rows = self.memory_mb, self.cores, dict(self.rows)
+        memory, cores, rows = self.status.memory_mb, Decimal(self.status.cores), dict(self.status.rows)
         for job in self.taken.values():
             need = need_of(job)
             memory -= need.memory_mb
@@ -119,71 +115,69 @@ class Seat:
             rows[_row(job.backend)] -= 1
         return memory, cores, rows
 
+    def has_row(self, job: Job) -> bool:
+        """Whether it takes the job, and has a row of its backend free."""
+        could = self.live() and self.could(job) and self.refuses(job) is None
+        return could and self.free()[2][_row(job.backend)] > 0
+
     def fits(self, job: Job) -> bool:
         """Whether the job fits in addition to what the worker already runs."""
-        memory, cores, rows = self.free()
+        memory, cores, _ = self.free()
         need = need_of(job)
-        if not self.could(job) or self.refuses(job) is not None:
-            return False
-        return rows[_row(job.backend)] > 0 and need.memory_mb <= memory and need.cpus <= cores
+        return self.has_row(job) and need.memory_mb <= memory and need.cpus <= cores
 
     def to_json(self) -> dict[str, Any]:
         """For `threegate status`."""
+        told = self.status
         memory, cores, rows = self.free()
         return {
             "worker": self.name,
-            "machine": self.machine,
+            "machine": told.machine,
             "live": self.live(),
             "reason": self.problem() or "".join(f"refused a job: {said}" for said in self.refusals()[-1:]),
             "heard_utc": None if self.heard_utc is None else format_utc(self.heard_utc),
-            "version": self.version,
-            "operators_sha256": self.operators_sha256,
-            "certificate_end": self.certificate_end,
-            "cores": str(self.cores),
+            "version": told.version,
+            "operators_sha256": told.operators_sha256,
+            "certificate_end": told.certificate_end,
+            "cores": told.cores,
             "cores_free": str(cores),
-            "memory_mb": self.memory_mb,
+            "memory_mb": told.memory_mb,
             "memory_free_mb": memory,
-            **{kind: f"{most - rows[kind]}/{most}" for kind, most in self.rows.items()},
-            "running": [request_id for _, request_id in self.running],
+            **{kind: f"{most - rows[kind]}/{most}" for kind, most in told.rows.items()},
+            "running": [request_id for _, request_id in told.running],
         }
 
 
-class Ledger:
-    """All enrolled workers. Safe for threads."""
+class Ledger(Budget):
+    """All enrolled workers, as the dispatcher's budget: a lease is a place on one of them. Safe for threads."""
 
-    def __init__(self, names: tuple[str, ...], rules: Rules | None) -> None:
+    def __init__(self, names: Iterable[str], rules: Rules | None) -> None:
         """`rules`: what a worker must judge by to get anything; None: that is not compared."""
-        self.lock = threading.RLock()
+        super().__init__(0, 0, {})
         self._rules = rules
-        self._seats = {name: Seat(name) for name in names}
+        self._seats = {name: Seat(name) for name in sorted(names)}
         self.heard = threading.Event()
         """Set with the first live worker."""
 
     def seats(self) -> list[Seat]:
         """All workers, by name."""
-        return [self._seats[name] for name in sorted(self._seats)]
+        return list(self._seats.values())
+
+    # ---- what workers say
 
     def hear(self, name: str, told: Mapping[str, Any]) -> None:
         """A verified status note. Raises KeyError, ValueError for one that is malformed: it then changes nothing."""
         status = Status.model_validate(told)
-        rows = {kind: told[kind] for kind in _no_rows()}
-        if not all(type(number) is int and 0 <= number <= limits.CLUSTER_ROWS for number in rows.values()):
-            raise ValueError("a capacity that no machine has")
+        status = status.model_copy(update={"rows": _rows(status.rows)})
+        other = self._rules.why_not(status) if self._rules is not None else ""
         with self.lock:
             seat = self._seats[name]
-            state = status.model_copy(update={"running": ()})
-            if state != seat.told:
-                seat.told = state
+            if seat.status != status.model_copy(update={"running": seat.status.running}):
                 seat.refused.clear()  # it may be another one now
-            seat.cores, seat.memory_mb, seat.images = Decimal(status.cores), status.memory_mb, status.images
-            seat.rows = rows
-            other = self._rules.why_not(status) if self._rules is not None else ""
+            seat.status = status
             seat.healthy = status.healthy and not other
             seat.reason = other or trail_text(status.reason, limits.CLUSTER_TEXT_CHARS)
-            seat.machine, seat.boot = status.machine, status.boot
-            seat.running, seat.heard, seat.heard_utc = status.running, time.monotonic(), datetime.now(UTC)
-            seat.version, seat.operators_sha256 = status.version, status.operators_sha256
-            seat.certificate_end, seat.takes_operators = status.certificate_end, status.takes_operators
+            seat.heard, seat.heard_utc = time.monotonic(), datetime.now(UTC)
             seat.here = frozenset(nonce for nonce, _ in status.running)
         if seat.healthy:
             self.heard.set()
@@ -229,16 +223,18 @@ class Ledger:
         """
         with self.lock:
             seat = self._seats[name]
-            return seat.heard or 0.0, seat.boot, nonce in seat.here
+            return seat.heard or 0.0, seat.status.boot, nonce in seat.here
 
     def machine(self, name: str) -> str:
         """The machine's name, as reported by the worker."""
-        return self._seats[name].machine
+        return self._seats[name].status.machine
+
+    # ---- places
 
     def missing(self, job: Job | None) -> str | None:
         """None when some live worker could run the job, else one line that says why none can."""
         with self.lock:
-            live = [seat for seat in self._seats.values() if seat.live()]
+            live = [seat for seat in self.seats() if seat.live()]
             if not live:
                 told = "; ".join(f"{seat.name}: {seat.problem()}" for seat in self.seats())
                 return f"no worker accepts work ({told[:300] or 'none is enrolled'})"
@@ -256,7 +252,7 @@ class Ledger:
     def reserve(self, job: Job) -> str | None:
         """Take a place for the job on the live worker with most cores free; its name, or None."""
         with self.lock:
-            fitting = [seat for seat in self.seats() if seat.live() and seat.fits(job)]
+            fitting = [seat for seat in self.seats() if seat.fits(job)]
             if not fitting:
                 return None
             best = max(fitting, key=lambda seat: (seat.free()[1], seat.free()[0]))
@@ -266,37 +262,15 @@ class Ledger:
     def move(self, job: Job) -> None:
         """Give the job's place back, and take one on another worker, if one has room."""
         with self.lock:
-            self.release(job)
+            self.give_back(job)
             self.reserve(job)
 
     def place_of(self, job: Job) -> str | None:
         """The worker that a place was reserved on for exactly this job."""
         with self.lock:
-            return next((seat.name for seat in self._seats.values() if id(job) in seat.taken), None)
+            return next((seat.name for seat in self.seats() if id(job) in seat.taken), None)
 
-    def release(self, job: Job) -> None:
-        """Give the job's place back."""
-        with self.lock:
-            for seat in self._seats.values():
-                seat.taken.pop(id(job), None)
-
-    def has_row(self, job: Job) -> bool:
-        """Whether some live worker has a row of the job's backend free."""
-        with self.lock:
-            return any(
-                seat.live() and seat.could(job) and seat.refuses(job) is None and seat.free()[2][_row(job.backend)] > 0
-                for seat in self._seats.values()
-            )
-
-
-class ClusterBudget(Budget):
-    """The dispatcher's budget over all workers: a lease is a place on one of them."""
-
-    def __init__(self, ledger: Ledger, threads: int) -> None:
-        super().__init__(0, 0, {})
-        self.threads = threads
-        self._ledger = ledger
-        self.lock = ledger.lock
+    # ---- the budget
 
     def never(self, job: Job) -> str | None:
         """None: what no worker has waits for one that does."""
@@ -304,24 +278,26 @@ class ClusterBudget(Budget):
 
     def try_take(self, job: Job) -> Lease | None:
         """A place on the best worker, or None."""
-        return Lease(self, job) if self._ledger.reserve(job) is not None else None
+        return Lease(self, job) if self.reserve(job) is not None else None
+
+    def give_back(self, job: Job) -> None:
+        """Give the job's place back."""
+        with self.lock:
+            for seat in self.seats():
+                seat.taken.pop(id(job), None)
 
     def free(self) -> tuple[int, Decimal]:
         """MiB and cores free on all live workers together."""
         with self.lock:
-            live = [seat.free() for seat in self._ledger.seats() if seat.live()]
+            live = [seat.free() for seat in self.seats() if seat.live()]
         return sum(memory for memory, _, _ in live), sum((cores for _, cores, _ in live), Decimal(0))
-
-    def give_back(self, job: Job) -> None:
-        """Called by a lease, under the lock."""
-        self._ledger.release(job)
 
     def free_rows(self) -> list[str]:
         """The backends with a free row at a live worker; without a live worker all, so that requests get the reason."""
-        free = [seat.free()[2] for seat in self._ledger.seats() if seat.live()]
+        free = [seat.free()[2] for seat in self.seats() if seat.live()]
         if not free:
             return list(BACKENDS)
         return [name for name in BACKENDS if any(rows.get(_row(name), 1) > 0 for rows in free)]
 
     def _has_row(self, job: Job) -> bool:
-        return self._ledger.has_row(job)
+        return any(seat.has_row(job) for seat in self.seats())

@@ -29,18 +29,18 @@ from threegate.core.errors import Refused, Unavailable
 from threegate.core.workspace import Workspace
 from threegate.launch.launch_problem import read_operators
 from threegate.plugins.cluster.broker import (
-    BEAT_EXCHANGE,
-    CHUNK_EXCHANGE,
-    LEAD_QUEUE,
-    LOST_QUEUE,
-    NOTE_EXCHANGE,
+    BEAT,
+    CHUNK,
+    LEAD,
+    LOST,
+    NOTE,
+    OUTPUT,
+    RESULT,
     Broker,
     Wire,
     WorkQueue,
-    output_exchange,
-    result_exchange,
+    queue_of,
 )
-from threegate.plugins.cluster.celery import make_app
 from threegate.plugins.cluster.lead import Lead
 from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.notes import FROM_WORKER, operators_digest, read_note
@@ -66,8 +66,6 @@ class Mailbox:
 
     nonce: str
     worker: str
-    ask: str | None = None
-    """What the worker's last question for the start token was marked with; the answer repeats it."""
     answered: bool = False
     """Whether a result came: there is room for one."""
     wanted: tuple[str, int] | None = None
@@ -109,7 +107,6 @@ class Link:
         self._workspace = workspace
         self._operators_at = 0.0
         self._say = say
-        self._app = make_app(broker)
         self._boxes: dict[str, Mailbox] = {}
         self._lives = {name: _Life() for name in workers}
         self._lock = threading.Lock()
@@ -119,7 +116,7 @@ class Link:
         self._beats = threading.Thread(target=self._beat, name="beats", daemon=True)
         self.lead = Lead(workspace, key, boot, self._publish_lead, say)
         """Whether this daemon works with the broker."""
-        self.wire = Wire(broker, [LEAD_QUEUE], self.heard, say, changed=self._wire_changed)
+        self.wire = Wire(broker, [LEAD], self.heard, say, changed=self._wire_changed)
         """The connection to the broker. What workers send is listened to only while this daemon leads."""
         self._files = Wire(broker, [], self.heard_chunk, lambda line: None, prefetch=1)
         self._answers = WorkQueue("answers", limits.CLUSTER_ANSWERS, say)
@@ -158,31 +155,27 @@ class Link:
     def send_job(self, worker: str, nonce: str, sealed: bytes, seconds: int) -> None:
         """Publish the envelope into the worker's queue. Raises Unavailable."""
         self._must_lead()
-        self.wire.send_task(self._app, worker, nonce, sealed.decode("ascii"), seconds)
+        self.wire.send_task(worker, nonce, sealed.decode("ascii"), seconds)
 
     def tell(self, worker: str, type: str, **value: Any) -> None:
         """A signed note to a worker. Raises Unavailable."""
         self._must_lead()
         if type == "go":
             self.lead.cover()
-            with self._lock:
-                box = self._boxes.get(str(value.get("nonce")))
-            if box is not None and box.ask is not None:
-                value["ask"] = box.ask
         note = {"worker": worker, "boot": self._boot, "seq": next(self._seq), **value}
-        self.wire.publish(NOTE_EXCHANGE, worker, seal(self._key, type, note))
+        self.wire.publish(NOTE, worker, seal(self._key, type, note))
 
     def send_chunk(self, worker: str, nonce: str, sha256: str, offset: int, data: bytes) -> None:
         """Bytes of an input; the worker knows them by their digest. Raises Unavailable."""
         headers = {"nonce": nonce, "sha256": sha256, "offset": offset}
-        self._files.publish(CHUNK_EXCHANGE, worker, data, headers)
+        self._files.publish(CHUNK, worker, data, headers)
 
     def _must_lead(self) -> None:
         if (problem := self.lead.problem) is not None:
             raise Unavailable(problem)
 
     def _publish_lead(self, sealed: bytes) -> None:
-        self.wire.publish(LEAD_QUEUE, "", sealed, lasting=True)
+        self.wire.publish(LEAD, "", sealed, lasting=True)
 
     def _wire_changed(self) -> None:
         if not self.wire.up:
@@ -199,7 +192,7 @@ class Link:
                     self.lead.turn()
                     if self.lead.leads:
                         beat = {"boot": self._boot, "seq": next(self._seq)}
-                        self.wire.publish(BEAT_EXCHANGE, "", seal(self._key, "beat", beat))
+                        self.wire.publish(BEAT, "", seal(self._key, "beat", beat))
                         self._send_operators()
             problem = self.lead.problem or ""
             if problem != told and self.lead.waits:
@@ -211,7 +204,7 @@ class Link:
 
     def _send_operators(self) -> None:
         """To each worker that takes operators files and has others, the ones that an operator signed last."""
-        seats = [seat for seat in self._ledger.seats() if seat.takes_operators and seat.live()]
+        seats = [seat for seat in self._ledger.seats() if seat.status.takes_operators and seat.live()]
         if not seats or time.monotonic() < self._operators_at:
             return
         self._operators_at = time.monotonic() + limits.CLUSTER_OPERATORS_EVERY_SECONDS
@@ -225,7 +218,7 @@ class Link:
         if about != about_operators(files, about.get("number", 0)):
             return  # they were changed since then: what was signed is not there any more
         for seat in seats:
-            if seat.operators_sha256 != operators_digest(files):
+            if seat.status.operators_sha256 != operators_digest(files):
                 self.tell(seat.name, "operators", **signed_files(signed, files))
 
     def _write_told(self) -> None:
@@ -234,7 +227,7 @@ class Link:
             return
         problem = self.wire.alarm or self.lead.problem  # whatever was heard, nothing can be sent
         told = [
-            {**seat.to_json(), "dropped": self.wire.dropped(result_exchange(seat.name))}
+            {**seat.to_json(), "dropped": self.wire.dropped(queue_of(RESULT, seat.name))}
             | ({} if problem is None else {"live": False, "reason": problem})
             for seat in self._ledger.seats()
         ]
@@ -246,10 +239,10 @@ class Link:
 
     def heard(self, queue_name: str, data: bytes, headers: Mapping[str, Any]) -> bool:
         """Called by the listener; True holds the message. Raises Refused, KeyError, ValueError for what is dropped."""
-        if queue_name == LEAD_QUEUE:
+        if queue_name == LEAD:
             return self._heard_lead(data)
         worker = queue_name.partition(".")[2]
-        if queue_name == LOST_QUEUE:
+        if queue_name == LOST:
             self._deliver(str(headers.get("id")), None, Mail("lost", {"why": _why(headers)}))
         elif len(data) <= limits.CLUSTER_NOTE_BYTES:
             self._read(worker, data)
@@ -269,8 +262,8 @@ class Link:
         if self.lead.behind is not None:
             self.wire.stop_listening()  # the message is the broker's again, for a daemon that is not behind
         elif self.lead.leads and not led:
-            self.wire.listen_to(LOST_QUEUE, *map(result_exchange, self._workers))
-            self._files.listen_to(*map(output_exchange, self._workers))
+            self.wire.listen_to(LOST, *(queue_of(RESULT, name) for name in self._workers))
+            self._files.listen_to(*(queue_of(OUTPUT, name) for name in self._workers))
         if not led:
             self._wake.set()
         return hold
@@ -279,7 +272,7 @@ class Link:
         try:
             self._read(worker, data)
         except Refused as error:
-            self.wire.drop(result_exchange(worker), str(error))
+            self.wire.drop(queue_of(RESULT, worker), str(error))
 
     def _read(self, worker: str, data: bytes) -> None:
         note = read_note(data, self._workers[worker], FROM_WORKER, worker)
@@ -352,13 +345,11 @@ class Link:
                 if box.wanted is None or box.wanted != (mail.value.get("sha256"), mail.value.get("offset")):
                     return False
                 box.wanted = None
-            elif mail.kind == "may-start":
-                box.ask = mail.value.get("ask")
         try:
             box.messages.put_nowait(mail)
         except queue.Full:
             box.answered = box.answered and mail.kind != "result"
-            self.wire.drop(result_exchange(box.worker), "more than its run can receive")
+            self.wire.drop(queue_of(RESULT, box.worker), "more than its run can receive")
         return True
 
 

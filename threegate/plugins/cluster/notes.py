@@ -53,12 +53,14 @@ class _Run(_Note):
 
 
 class Status(_Part):
-    """What a worker offers and runs, except its rows per backend, which the ledger reads using the registry."""
+    """What a worker offers and runs."""
 
     machine: str = Field(pattern=rf"^[A-Za-z0-9._-]{{0,{limits.CLUSTER_NAME_CHARS}}}$")
     boot: str = Field(pattern=r"^[0-9a-f]{1,32}$")
     cores: str = Field(pattern=r"^[0-9]{1,4}(\.[0-9]{1,6})?$")
     memory_mb: int = Field(ge=0, le=limits.CLUSTER_MEMORY_MB)
+    rows: dict[_Name, Annotated[int, Field(ge=0, le=limits.CLUSTER_ROWS)]] = Field(max_length=limits.CLUSTER_IMAGES)
+    """How many runs at once, by the backend's name in lower case."""
     images: tuple[Annotated[str, Field(max_length=100)], ...] = Field(strict=False, max_length=limits.CLUSTER_IMAGES)
     healthy: bool
     reason: _Text
@@ -129,14 +131,11 @@ class _Beat(_Part):
 
 
 class _MayStart(_Run):
+    """A question for the start token, and the answer to it."""
+
     envelope_sha256: _Sha256
-    ask: _Nonce | None = None
+    ask: _Nonce
     """Made for this one question; the answer repeats it, so no answer counts for another one."""
-
-
-class _Go(_Run):
-    envelope_sha256: _Sha256
-    ask: _Nonce | None = None
 
 
 class _Chunk(_Run):
@@ -164,27 +163,25 @@ class _Result(_Run):
     inline: dict[_Sha256, str] = Field(max_length=limits.OUT_FILES)
 
 
-_FROM_WORKER: Final[Mapping[str, type[Record]]] = {
+FROM_WORKER: Final[Mapping[str, type[Record]]] = {
     "status": _StatusNote,
     "may-start": _MayStart,
     "want": _Chunk,
     "refused": _Refused,
     "result": _Result,
 }
-_TO_WORKER: Final[Mapping[str, type[Record]]] = {
+TO_WORKER: Final[Mapping[str, type[Record]]] = {
     "beat": _Beat,
-    "go": _Go,
+    "go": _MayStart,
     "no": _Run,
     "cancel": _Run,
     "done": _Run,
     "want": _Chunk,
     "operators": _Operators,
 }
-FROM_WORKER: Final = frozenset(_FROM_WORKER)
-TO_WORKER: Final = frozenset(_TO_WORKER)
 
 
-def read_note(data: bytes, key: VerifierKey, types: frozenset[str], worker: str) -> dict[str, Any]:
+def read_note(data: bytes, key: VerifierKey, types: Mapping[str, type[Record]], worker: str) -> dict[str, Any]:
     """The value of a note of one of `types` (FROM_WORKER or TO_WORKER) from or for `worker`. Raises Refused."""
     too_long = Refused("envelope_invalid", "the note is longer than one of its type")
     if len(data) > limits.CLUSTER_NOTE_BYTES and (
@@ -194,9 +191,8 @@ def read_note(data: bytes, key: VerifierKey, types: frozenset[str], worker: str)
     value = unseal(data, key, types)
     if len(data) > limits.CLUSTER_NOTE_BYTES and value["type"] != "result":
         raise too_long
-    models = _FROM_WORKER if types is FROM_WORKER else _TO_WORKER
     try:
-        models[value["type"]].model_validate(value)
+        types[value["type"]].model_validate(value)
     except ValidationError:
         raise Refused("envelope_invalid", "the note has missing or invalid parts") from None
     if value["type"] != "beat" and value["worker"] != worker:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -69,26 +68,20 @@ def read_act(signed: bytes) -> Act:
         raise Refused("signature_file_malformed", f"the signed act {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What a worker last took: epoch and number of the act. Nothing yet: (0, 0)."""
-
-    epoch: int = 0
-    number: int = 0
-
-
 def check_operators(
     signed: bytes,
     files: Operators,
     current: Operators,
-    taken: Taken,
+    taken: tuple[int, int],
     *,
     workspace_id: str,
     changed: float,
     now: datetime,
-) -> Taken:
-    """What a worker with `current` operators has taken, once it takes these files. `changed`: when its own files were
-    last changed, in seconds since 1970. Raises Refused, Unavailable.
+) -> tuple[int, int]:
+    """Epoch and number of the act, by which a worker with `current` operators may take these files. `taken`: those of
+    the last one that it took, or zeros. `changed`: when its own files were last changed, in seconds since 1970.
+
+    Raises Refused, Unavailable.
     """
     act = read_act(signed)
     act, _ = check_act(
@@ -105,10 +98,10 @@ def check_operators(
     number = act.about.get("number")
     if type(number) is not int or dict(act.about) != about_operators(files, number):
         raise Refused("statement_mismatch", "the signature is about other operators files")
-    if (act.epoch, number) <= (taken.epoch, taken.number):
+    if (act.epoch, number) <= taken:
         raise Refused("replayed", "these operators files are not newer than those that were taken before")
     if act.acted_utc.timestamp() <= changed:
         raise Refused("replayed", "the operators files of this worker were changed after this was signed")
     if files.problem is not None:
         raise Refused("operators_changed", files.problem)
-    return Taken(act.epoch, number)
+    return act.epoch, number

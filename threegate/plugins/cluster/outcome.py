@@ -8,42 +8,31 @@ output of `write_outcome` is within the same limits.
 
 from __future__ import annotations
 
-import base64
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from threegate.core import limits
 from threegate.core.canonical import INTEGER_MAX
 from threegate.core.errors import InvalidInput
 from threegate.core.record import Record
 from threegate.launch.results.result_facts import ResultFacts, check_record
+from threegate.plugins.cluster.seal import Base64
 from threegate.request.job import JobLimits
 from threegate.runners.interface import Artifact, Outcome, Status
 from threegate.runners.staging import odd_name
-
-
-def _decoded(value: object) -> object:
-    return base64.b64decode(value, validate=True) if isinstance(value, str) else value
-
 
 _Whole = Annotated[int, Field(ge=0, le=INTEGER_MAX)]
 _Text = Annotated[str, Field(max_length=limits.OUTCOME_TEXT_CHARS)]
 _Limit = Annotated[str, Field(max_length=limits.OUTCOME_LIMIT_CHARS)]
 _Name = Annotated[str, Field(max_length=limits.TRAIL_STRING_CHARS)]
 _Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-_Kept = Annotated[
-    bytes,
-    Field(max_length=limits.STREAM_KEPT_BYTES),
-    BeforeValidator(_decoded),
-    PlainSerializer(lambda data: base64.b64encode(data).decode(), when_used="json"),
-]
 
 
 class _Stream(Record):
-    kept: _Kept
+    kept: Base64 = Field(max_length=limits.STREAM_KEPT_BYTES)
     size: _Whole
     sha256: _Sha256
 

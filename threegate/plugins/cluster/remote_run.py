@@ -61,8 +61,8 @@ class RemoteRun:
         self._away_sec = away_sec
         self._nonce = secrets.token_hex(16)
         self._digest = ""
-        self._ask: str | None = None
-        """What the answered question was marked with."""
+        self._ask = ""
+        """The mark of the question that the start token answers, and no other one."""
         self._given: float | None = None
         """When the start token was given."""
         self._boot = ""
@@ -198,8 +198,8 @@ class RemoteRun:
         """Record the start, then answer; again only to the same question. Whether this was the start. Raises Refused,
         TrailError.
         """
-        ask, first = mail.value.get("ask"), self._given is None
-        late = time.monotonic() > start_by if first else ask is None or ask != self._ask
+        ask, first = mail.value["ask"], self._given is None
+        late = time.monotonic() > start_by if first else ask != self._ask
         ended = self._control.cancelled.is_set() or self._control.interrupted.is_set()
         if late or ended or mail.value.get("envelope_sha256") != self._digest:
             self._tell("no")
@@ -209,7 +209,7 @@ class RemoteRun:
         if first:
             self._start()
             self._ask = ask
-        self._tell("go", envelope_sha256=self._digest)
+        self._tell("go", envelope_sha256=self._digest, ask=ask)
         return first
 
     def _start(self) -> None:
@@ -226,7 +226,7 @@ class RemoteRun:
         self._ledger.started(self._worker)
 
     def _send_input(self, told: Mapping[str, Any]) -> None:
-        """One chunk of an input of this very job, and each only so often: chunks go where everybody's beats go."""
+        """One chunk of an input of this very job, and each only so often, however often the worker asks."""
         sha256, offset = told["sha256"], told["offset"]
         size = next((item.size for item in self._job.inputs if item.sha256 == sha256), 0)
         if offset >= size or offset % limits.CLUSTER_CHUNK_BYTES:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from threegate.core.errors import InvalidInput, Unavailable
+from threegate.core.errors import InvalidInput
 from threegate.core.workspace import Workspace
 from threegate.judgement.judge import Clearance
 from threegate.plugins.cluster.broker import Broker
@@ -53,8 +53,8 @@ class ClusterRunner:
         rules: Rules,
         *,
         boot: str,
-        told_file: Path | None = None,
-        say: Callable[[str], None] = lambda line: None,
+        told_file: Path,
+        say: Callable[[str], None],
     ) -> None:
         """Connects nothing before `begin`. Raises InvalidInput, Unavailable for settings that cannot work."""
         if not settings.identity.startswith("/"):
@@ -64,23 +64,19 @@ class ClusterRunner:
         broker.check()
         self._key = key
         self._away_sec = settings.away_sec
-        self.ledger = Ledger(tuple(workers), rules)
+        self.ledger = Ledger(workers, rules)
+        """What the dispatcher takes leases from."""
         self._link = Link(broker, workspace, key, workers, self.ledger, boot=boot, told_file=told_file, say=say)
         self._lock = threading.Lock()
-        self._begun = False
         self._waited = False
         self._closed = False
 
     def begin(self) -> None:
         """Connect, so that `threegate status` knows the workers before the first request."""
-        with self._lock:
-            if not self._begun and not self._closed:
-                self._begun = True
-                self._link.start()
+        self._link.start()
 
     def available(self, job: Job | None = None) -> str | None:
         """None when some live worker could run the job, else one line. The first call waits a little for one."""
-        self.begin()
         with self._lock:
             if not self._waited:
                 self._waited = True
@@ -100,12 +96,8 @@ class ClusterRunner:
         return nothing_ran(self.ledger.missing(job) or "no worker has room for it now")
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect. It is the runner of each backend, so it is closed more than once."""
         with self._lock:
-            begun, closed = self._begun, self._closed
-            self._closed = True
-        if begun and not closed:
+            closed, self._closed = self._closed, True
+        if not closed:
             self._link.close()
-
-
-__all__ = ["ClusterRunner", "Unavailable", "enrolled"]

@@ -6,9 +6,12 @@ for; a note of one type never counts as another, and never as anything else that
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Container, Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, PlainSerializer
 
 from threegate.core import canonical, limits
 from threegate.core.errors import Refused
@@ -21,6 +24,18 @@ WORKER: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 NONCE: Final = re.compile(r"[0-9a-f]{32}")
 
 
+def _decoded(value: object) -> object:
+    return base64.b64decode(value, validate=True) if isinstance(value, str) else value
+
+
+Base64 = Annotated[
+    bytes,
+    BeforeValidator(_decoded),
+    PlainSerializer(lambda data: base64.b64encode(data).decode(), when_used="json"),
+]
+"""Bytes in a model of a note: base64 in its JSON."""
+
+
 def seal(key: SigningKey, type: str, value: Mapping[str, Any]) -> bytes:
     """The signed note. Raises ValueError for a value that has no canonical JSON form."""
     payload = canonical.canonical_bytes({"type": type, **value})
@@ -30,7 +45,7 @@ def seal(key: SigningKey, type: str, value: Mapping[str, Any]) -> bytes:
 def unseal(
     data: bytes,
     key: VerifierKey,
-    types: str | frozenset[str],
+    types: str | Container[str],
     *,
     max_bytes: int = limits.CLUSTER_SEALED_BYTES,
 ) -> dict[str, Any]:
@@ -46,6 +61,6 @@ def unseal(
     except ValueError:
         raise Refused("envelope_invalid", "the note is not strict JSON") from None
     wanted = {types} if isinstance(types, str) else types
-    if not same or not isinstance(value, dict) or value.get("type") not in wanted:
+    if not same or not isinstance(value, dict) or type(of := value.get("type")) is not str or of not in wanted:
         raise Refused("envelope_invalid", "the note is of another type, or not its own canonical rendering")
     return value

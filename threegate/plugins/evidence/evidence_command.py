@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -44,18 +45,7 @@ def pack(
     with busy("verifying the trail and writing the pack"):
         packed = write_pack(workspace, out, ids=wanted, since=moment_of(since) if since else None)
     if wants_json(json_):
-        emit_json(
-            {
-                "path": str(packed.path),
-                "requests": packed.requests,
-                "events": packed.events,
-                "size": packed.size,
-                "log_keys": list(packed.log_keys),
-                "operator_keys": list(packed.operator_keys),
-                "masked": packed.masked,
-                "missing": list(packed.missing),
-            }
-        )
+        emit_json({**asdict(packed), "path": str(packed.path)})
     else:
         say(f"{packed.path}: {packed.requests} requests, {packed.events} of the trail's {packed.size} events")
         if packed.masked:

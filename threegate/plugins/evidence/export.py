@@ -103,7 +103,9 @@ def _cell(value: object) -> object:
 
 def _export_statements(workspace: Workspace, out: Path | None, request_id: str | None) -> int:
     events = Trail(workspace).events()
-    first = next(events)
+    first = next(events, None)
+    if first is None:
+        raise InvalidInput("there is no trail to export; see: threegate audit verify")
     key = load_key(first.prev)
     count = 0
     for history in finished_runs(chain([first], events)):

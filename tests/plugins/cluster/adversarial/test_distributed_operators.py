@@ -20,6 +20,7 @@ from threegate.approval.statement import Act, render_signed
 from threegate.core import durable
 from threegate.core.errors import Refused
 from threegate.plugins.cluster.operators_act import OPERATORS_ACT, about_operators, signed_files
+from threegate.plugins.cluster.worker import operators_file
 from threegate.plugins.cluster.worker.operators_file import WorkerOperators
 
 WORKSPACE = "ws-" + "1" * 32
@@ -67,7 +68,9 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Its files changed when `write` says so: the time that counts is the kernel's own, and cannot be set."""
+    monkeypatch.setattr(operators_file, "last_change", lambda path: path.stat().st_mtime)
     return Machine(tmp_path)
 
 
@@ -155,6 +158,16 @@ def test_a_new_machine_takes_no_act_that_is_older_than_its_file(machine: Machine
     machine.write(machine.own, "alice", age=0)
     with pytest.raises(Refused) as caught:
         machine.take(machine.note(machine.files("alice", "bob"), 7, age=60))
+    assert caught.value.code == "replayed" and machine.names() == ["alice"]
+
+
+def test_a_file_that_was_copied_with_its_times_was_changed_when_it_was_copied(tmp_path: Path) -> None:
+    """As `scp -p` and a backup do it: an act from between that time and the copy brought back who was taken out."""
+    machine = Machine(tmp_path)
+    old = machine.note(machine.files("alice", "bob", "mallory"), 9, age=1800)
+    machine.write(machine.own, "alice", age=3600)
+    with pytest.raises(Refused) as caught:
+        machine.take(old)
     assert caught.value.code == "replayed" and machine.names() == ["alice"]
 
 

@@ -17,7 +17,7 @@ from threegate.core.workspace import Workspace
 from threegate.plugins.cluster.broker import Broker, WorkQueue
 from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.link import Link
-from threegate.plugins.cluster.notes import FROM_WORKER, TO_WORKER, read_note
+from threegate.plugins.cluster.notes import FROM_WORKER, read_note
 from threegate.plugins.cluster.seal import seal
 from threegate.plugins.cluster.worker.heartbeat import Active, Agent
 from threegate.trail.workspace_key import SigningKey
@@ -102,6 +102,10 @@ def daemon(tmp_path: Any):
         {"cores": "1e9"},
         {"cores": "NaN"},
         {"memory_mb": -1},
+        {"rows": {"era": True}},
+        {"rows": {"era": 5_000}},
+        {"rows": {"era": -1}},
+        {"rows": {f"x{number}": 1 for number in range(1_000)}},
         {"memory_mb": 2**50},
         {"seq": -1},
         {"seq": "1"},
@@ -128,12 +132,6 @@ def test_a_status_beyond_its_bounds_changes_nothing(daemon: Daemon, more: dict[s
     """Signed by the worker's own key all the same."""
     with pytest.raises(Refused):
         daemon.hears(daemon.sends("status", **more))
-    assert daemon.ledger.seats()[0].heard is None and daemon.told == []
-
-
-def test_a_status_of_a_machine_that_cannot_be_changes_nothing(daemon: Daemon) -> None:
-    with pytest.raises(ValueError, match="a capacity that no machine has"):
-        daemon.hears(daemon.sends("status", era=True))
     assert daemon.ledger.seats()[0].heard is None and daemon.told == []
 
 
@@ -183,7 +181,7 @@ def test_the_listener_never_waits_for_the_broker(daemon: Daemon) -> None:
         running = [[f"{seq:016x}{number:016x}", "TR-a"] for number in range(200)]
         daemon.hears(daemon.sends("status", seq=seq, running=running))
     for number in range(100):
-        daemon.hears(daemon.sends("may-start", nonce=f"{number:032x}", envelope_sha256=DIGEST))
+        daemon.hears(daemon.sends("may-start", nonce=f"{number:032x}", envelope_sha256=DIGEST, ask=NONCE))
     assert time.monotonic() - began < 4
     assert daemon.told == []
     daemon.answers.set()
@@ -295,17 +293,6 @@ def test_large_notes_of_one_worker_are_read_apart(daemon: Daemon) -> None:
         for _ in range(limits.CLUSTER_LARGE_NOTES + 2):
             daemon.hears(data)
     gate.set()
-
-
-def test_the_answer_to_one_question_is_none_for_another(daemon: Daemon) -> None:
-    """A link repeats the mark of the question that it answers, whoever asks it to."""
-    del daemon.link.tell  # type: ignore[method-assign]
-    sent: list[bytes] = []
-    daemon.link.wire.publish = lambda *arguments, **_: sent.append(arguments[2])  # type: ignore[method-assign]
-    daemon.link.open(NONCE, "w1")
-    daemon.hears(daemon.sends("may-start", nonce=NONCE, envelope_sha256=DIGEST, ask="a" * 32))
-    daemon.link.tell("w1", "go", nonce=NONCE, envelope_sha256=DIGEST)
-    assert read_note(sent[0], daemon.link._key.public, TO_WORKER, "w1")["ask"] == "a" * 32
 
 
 def test_a_replayed_go_starts_nothing(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from threegate.core.workspace import Workspace
 from threegate.plugins.cluster.broker import Broker
 from threegate.plugins.cluster.ledger import Ledger
 from threegate.plugins.cluster.link import Link, Mail
+from threegate.plugins.cluster.notes import TO_WORKER, read_note
 from threegate.plugins.cluster.outcome import write_outcome
 from threegate.plugins.cluster.remote_run import RemoteRun
 from threegate.request.job import JobInput, Platform
@@ -92,7 +93,7 @@ class Stage:
 
     def answers(self, kind: str, data: bytes = b"", **value: Any) -> None:
         """A note of the worker that passed every check of the link."""
-        note = {"nonce": self.nonce, "envelope_sha256": self.envelope, **value}
+        note = {"nonce": self.nonce, "envelope_sha256": self.envelope, "ask": "0" * 32, **value}
         self.link._deliver(self.nonce, "w1", Mail(kind, note, data))
 
     def result(self, ended: Outcome, **inline: str) -> None:
@@ -213,8 +214,8 @@ def test_a_second_question_gets_no_second_token(tmp_path: Path) -> None:
 
     def worker(stage: Stage, kind: str, _: dict[str, Any]) -> None:
         if kind == "job":
-            for _number in range(5):
-                stage.answers("may-start")
+            for number in range(5):
+                stage.answers("may-start", ask=f"{number:032x}")
         elif kind == "no" and stage.told.count("no") == 4:
             stage.result(ended())
 
@@ -224,7 +225,7 @@ def test_a_second_question_gets_no_second_token(tmp_path: Path) -> None:
 
 
 def test_the_same_input_is_not_sent_for_ever(tmp_path: Path) -> None:
-    """Chunks go through the publisher that everybody's beats go through."""
+    """However often a worker asks for it: each chunk is a mebibyte on the net of all."""
 
     def worker(stage: Stage, kind: str, _: dict[str, Any]) -> None:
         if kind == "job":
@@ -317,6 +318,38 @@ def test_the_same_question_gets_its_token_again(tmp_path: Path) -> None:
     stage = Stage(tmp_path, worker)
     assert stage.run().status == "succeeded"
     assert (stage.starts, stage.told) == (1, ["go", "go", "no", "done"])
+
+
+def test_the_token_answers_the_question_that_was_recorded(tmp_path: Path) -> None:
+    """Two machines with one worker's state, and a broker that brings both of them the job: the second asks while the
+    start of the first is recorded. One token answered the second question, and the first got one when it asked again.
+    """
+    first, second = "1" * 32, "2" * 32
+
+    def worker(stage: Stage, kind: str, value: dict[str, Any]) -> None:
+        if kind == "job" or kind == "go" and stage.told.count("go") == 1:
+            stage.answers("may-start", ask=first)
+        elif stage.told[-2:] == ["no", "go"]:
+            stage.result(ended())
+
+    stage = Stage(tmp_path, worker)
+    stage.control.started = lambda _: stage.answers("may-start", ask=second)
+    stage.link.lead.cover = lambda: None  # type: ignore[method-assign]
+    tell = stage.link.tell
+    asks: list[str] = []
+
+    def publish(_exchange: str, _key: str, body: bytes, **_: Any) -> None:
+        note = read_note(body, stage.key.public, TO_WORKER, "w1")
+        asks.extend([note["ask"]] if note["type"] == "go" else [])
+
+    def both(worker: str, type: str, **value: Any) -> None:
+        Link.tell(stage.link, worker, type, **value)
+        tell(worker, type, **value)
+
+    stage.link.wire.publish = publish  # type: ignore[method-assign, assignment]
+    stage.link.tell = both  # type: ignore[method-assign]
+    assert stage.run().status == "succeeded"
+    assert asks == [first, first]
 
 
 def test_without_the_lead_nothing_is_claimed(tmp_path: Path) -> None:

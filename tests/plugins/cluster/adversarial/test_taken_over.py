@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import queue
+import secrets
 import signal
 import time
 import zlib
@@ -267,13 +268,18 @@ def _given(rogue: Rogue) -> tuple[str, str]:
     sealed = json.loads(rogue.waits("job.w1"))[0][0].encode()
     nonce = json.loads(sealed.rpartition(b"\n")[0])["nonce"]
     digest = hashlib.sha256(sealed).hexdigest()
-    rogue.says("may-start", nonce=nonce, envelope_sha256=digest)
+    rogue.says("may-start", nonce=nonce, envelope_sha256=digest, ask=secrets.token_hex(16))
     assert rogue.waits("note.w1", "go")["nonce"] == nonce
     return nonce, digest
 
 
 def _ended(status: str, *artifacts: Artifact) -> dict[str, Any]:
     return write_outcome(outcome(status=status, artifacts=artifacts))
+
+
+def answer_to(mail: Mail) -> dict[str, str]:
+    """What a start token repeats of the question for it."""
+    return {name: mail.value[name] for name in ("envelope_sha256", "ask")}
 
 
 class Hand:
@@ -329,8 +335,7 @@ class Hand:
                 if mail.kind in kinds:
                     return mail
                 if mail.kind == "may-start":
-                    digest = mail.value["envelope_sha256"]
-                    self.link.tell("w2", "go", nonce=box.nonce, envelope_sha256=digest)
+                    self.link.tell("w2", "go", nonce=box.nonce, **answer_to(mail))
         raise AssertionError(f"none of {kinds}")
 
     def ends(self, box: Any) -> str:
@@ -366,13 +371,13 @@ def test_replays_reordering_kills_and_a_journal_of_yesterday(cluster: Cluster) -
             go = next(item for item in hand.sent if b'"type":"go"' in item[2])
             # Killed between the question for the token and the answer; the job was not acknowledged.
             box = hand.send(jobs[3], "4")
-            hand.hears(box, "may-start")
+            answer = answer_to(hand.hears(box, "may-start"))
             worker.kill()
             (worker.state / "nonces.jsonl").write_bytes(yesterday)
             said = worker.log.count("connected to the broker")
             worker.start()
             wait_until(lambda: worker.log.count("connected to the broker") > said, lambda: worker.log)
-            hand.link.tell("w2", "go", nonce="4" * 32, envelope_sha256=box.ask or "0" * 64)
+            hand.link.tell("w2", "go", nonce="4" * 32, **answer)
             assert hand.ends(box) == "lost", "it was not delivered a second time"
             # The job of before the kill and its recorded token, to a worker that has forgotten both.
             box = hand.send(jobs[2], "3")
@@ -434,7 +439,7 @@ def test_a_daemon_killed_between_the_job_and_its_answer_ends_each_request_once(c
         second = cluster.daemon()
         ends = cluster.wait_end(runs, given, unread)
         assert [ends[name] for name in (runs, given, unread)] == ["interrupted", "interrupted", "succeeded"]
-        rogue.says("may-start", nonce=nonce, envelope_sha256=digest)
+        rogue.says("may-start", nonce=nonce, envelope_sha256=digest, ask=secrets.token_hex(16))
         rogue.says("result", nonce=nonce, envelope_sha256=digest, **inline)
         # The first request lets the daemon speak to its workers, which then end what nobody waits for; w2 may be full
         # of it.

@@ -64,8 +64,11 @@ def quick_look(operators: Operators, state: Path) -> str | None:
         return f"operators: {operators.problem}"
     if not os.access("/usr/bin/ssh-keygen", os.X_OK):
         return "ssh-keygen: not found (apt-get install openssh-client)"
-    if shutil.disk_usage(state).free < limits.WORKER_FREE_BYTES:
-        return f"disk: less than {limits.WORKER_FREE_BYTES >> 20} MiB free in {state}"
+    try:
+        if shutil.disk_usage(state).free < limits.WORKER_FREE_BYTES:
+            return f"disk: less than {limits.WORKER_FREE_BYTES >> 20} MiB free in {state}"
+    except OSError as error:
+        return f"disk: {state}: {error.strerror or error}"
     return None
 
 

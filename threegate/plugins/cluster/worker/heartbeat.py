@@ -25,15 +25,16 @@ from typing import Any
 from threegate.core import limits
 from threegate.core.errors import Refused, Unavailable
 from threegate.plugins.cluster.broker import (
+    BEAT,
+    CHUNK,
+    NOTE,
+    OUTPUT,
+    RESULT,
     Broker,
     Wire,
     WorkQueue,
-    beat_queue,
-    chunk_queue,
-    note_queue,
-    output_exchange,
+    queue_of,
     read_chunk,
-    result_exchange,
 )
 from threegate.plugins.cluster.notes import TO_WORKER, read_note
 from threegate.plugins.cluster.seal import seal
@@ -119,9 +120,8 @@ class Agent:
         """When the broker last took a status."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._sent: dict[str, float] = {}
-        self._wire = Wire(broker, [beat_queue(name), note_queue(name)], self.heard, say)
-        self._files = Wire(broker, [chunk_queue(name)], self.heard_chunk, lambda line: None, prefetch=1)
+        self._wire = Wire(broker, [queue_of(BEAT, name), queue_of(NOTE, name)], self.heard, say)
+        self._files = Wire(broker, [queue_of(CHUNK, name)], self.heard_chunk, lambda line: None, prefetch=1)
         self._answers = WorkQueue("answers", limits.CLUSTER_ANSWERS, say)
         self._threads = [
             threading.Thread(target=self._fence, name="fence", daemon=True),
@@ -155,7 +155,7 @@ class Agent:
 
     def send(self, sealed: bytes, *, lasting: bool = False) -> None:
         """Publish a note that is signed already. Raises Unavailable."""
-        self._wire.publish(result_exchange(self.name), self.name, sealed, lasting=lasting)
+        self._wire.publish(queue_of(RESULT, self.name), self.name, sealed, lasting=lasting)
 
     def enter(self, active: Active) -> bool:
         """Receive notes for this nonce from now on. False if it is already known. Raises Refused."""
@@ -195,7 +195,7 @@ class Agent:
                 kind, note, _ = active.messages.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
                 continue
-            if kind == "go" and note.get("envelope_sha256") == active.envelope_sha256 and note.get("ask") == ask:
+            if kind == "go" and (note["envelope_sha256"], note["ask"]) == (active.envelope_sha256, ask):
                 return not _ended(active.control)
             if kind == "no":
                 return False
@@ -285,7 +285,7 @@ class Agent:
         try:
             data = read_chunk(path, offset)
             headers = {"nonce": nonce, "sha256": sha256, "offset": offset}
-            self._files.publish(output_exchange(self.name), self.name, data, headers)
+            self._files.publish(queue_of(OUTPUT, self.name), self.name, data, headers)
         except (OSError, Unavailable) as error:
             self._say(f"an output could not be sent ({error})")
 
@@ -325,7 +325,7 @@ class Agent:
             "machine": re.sub(r"[^A-Za-z0-9._-]", "-", platform.node())[: limits.CLUSTER_NAME_CHARS],
             "cores": format(have.cores.quantize(Decimal("0.001"), ROUND_DOWN), "f"),
             "memory_mb": have.memory_mb,
-            **have.rows,
+            "rows": dict(have.rows),
             "images": list(have.images),
             "healthy": self.problem is None,
             "reason": trail_text(self.problem or "", limits.CLUSTER_TEXT_CHARS),
@@ -347,8 +347,8 @@ class Agent:
     def _resend(self) -> None:
         now = time.monotonic()
         for kept in self._outbox.waiting():
-            if now - self._sent.get(kept.nonce, kept.since) > _RESEND_SECONDS:
-                self._sent[kept.nonce] = now
+            if now - kept.sent > _RESEND_SECONDS:
+                kept.sent = now
                 self.send(kept.sealed, lasting=True)
 
 

@@ -31,6 +31,11 @@ class Identity:
     workspace_id: str
     workspace_key: VerifierKey
 
+    @property
+    def mark(self) -> str:
+        """By what its containers and processes are known."""
+        return f"{self.workspace_id}.{self.name}"
+
 
 def read_identity(folder: Path) -> Identity:
     """Name from the certificate, keys from files; a missing signing key is made. Raises Unavailable, InvalidInput."""

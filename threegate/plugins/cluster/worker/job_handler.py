@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 from threegate.core import limits
 from threegate.core.canonical import sha256_hex
@@ -22,64 +21,36 @@ from threegate.core.settings import Settings
 from threegate.plugins.cluster.outcome import write_outcome
 from threegate.plugins.cluster.seal import NONCE
 from threegate.plugins.cluster.worker.heartbeat import Active, Agent
+from threegate.plugins.cluster.worker.identity import Identity
 from threegate.plugins.cluster.worker.journal import NonceJournal
 from threegate.plugins.cluster.worker.operators_file import WorkerOperators
-from threegate.plugins.cluster.worker.outbox import Outbox
+from threegate.plugins.cluster.worker.outbox import KeptResult, Outbox
 from threegate.plugins.cluster.worker.store import Store
 from threegate.plugins.cluster.worker.verify_job import Trust, VerifiedJob, verify
 from threegate.runners.interface import Control, Outcome, Runner, nothing_known
 from threegate.runners.machine import Budget
 from threegate.runners.minder import since_boot
 from threegate.trail.event import trail_text
-from threegate.trail.workspace_key import VerifierKey
 
 _DONE_SECONDS = 20.0
 _TOO_LATE = ("envelope_expired", "the envelope or the approval ended while its inputs were fetched")
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerPlace:
-    """The folders and files of a worker."""
-
-    state: Path
-    operators: WorkerOperators
-
-    @property
-    def runs(self) -> Path:
-        """One folder a run, until its result is with the daemon."""
-        return self.state / "runs"
-
-
 class JobHandler:
     """Takes jobs, several at once."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        place: WorkerPlace,
-        settings: Settings,
-        workspace_id: str,
-        workspace_key: VerifierKey,
-        journal: NonceJournal,
-        outbox: Outbox,
-        store: Store,
-        runners: Mapping[str, Runner],
-        budget: Budget,
-        boot: str,
-        say: Callable[[str], None],
-    ) -> None:
-        self._agent = agent
-        self._place = place
-        self._settings = settings
-        self._workspace_id = workspace_id
-        self._workspace_key = workspace_key
-        self._journal = journal
-        self._outbox = outbox
-        self._store = store
-        self._runners = runners
-        self._budget = budget
-        self._boot = boot
-        self._say = say
+    agent: Agent
+    identity: Identity
+    operators: WorkerOperators
+    settings: Settings
+    journal: NonceJournal
+    outbox: Outbox
+    store: Store
+    runners: Mapping[str, Runner]
+    budget: Budget
+    boot: str
+    say: Callable[[str], None]
 
     def take(self, sealed: object, task_id: str) -> None:
         """One message of the broker, whatever it holds. Never raises for what is in it."""
@@ -87,10 +58,13 @@ class JobHandler:
         try:
             if not isinstance(sealed, str) or not sealed.isascii():
                 raise Refused("envelope_invalid", "the message holds no envelope")
-            if self._agent.problem is not None:
-                raise Refused("worker_unfit", self._agent.problem)
+            if self.agent.problem is not None:
+                raise Refused("worker_unfit", self.agent.problem)
             data = sealed.encode("ascii")
-            verified = verify(data, self._trust(), self._journal, now=datetime.now(UTC))
+            me = self.identity
+            # The operators as their files say now: a key that was taken out counts no more from here on.
+            trust = Trust(me.name, me.workspace_id, me.workspace_key, self.operators.read(), self.settings)
+            verified = verify(data, trust, self.journal, now=datetime.now(UTC))
             self._do(verified, sha256_hex(data))
         except Refused as refusal:
             self._refuse(nonce, refusal.code, str(refusal))
@@ -99,30 +73,20 @@ class JobHandler:
         except Exception as error:  # noqa: BLE001 - an internal error ends this job, not the worker
             self._refuse(nonce, "worker_failed", f"an internal error ({type(error).__name__})")
 
-    def _trust(self) -> Trust:
-        """The operators as their files say now: a key that was taken out counts no more from here on."""
-        return Trust(
-            self._agent.name,
-            self._workspace_id,
-            self._workspace_key,
-            self._place.operators.read(),
-            self._settings,
-        )
-
     def _refuse(self, nonce: str, code: str, message: str) -> None:
-        self._say(f"refused {nonce[:8]}…: {code}: {message}")
+        self.say(f"refused {nonce[:8]}…: {code}: {message}")
         with contextlib.suppress(Unavailable):
             said = trail_text(message, limits.CLUSTER_TEXT_CHARS)
-            self._agent.tell("refused", lasting=True, nonce=nonce, code=code, message=said)
+            self.agent.tell("refused", lasting=True, nonce=nonce, code=code, message=said)
 
     def _do(self, verified: VerifiedJob, envelope_sha256: str) -> None:
         job, envelope = verified.job, verified.envelope
-        runner = self._runners[job.backend]
-        lease = self._budget.try_take(job)
+        runner = self.runners[job.backend]
+        lease = self.budget.try_take(job)
         if lease is None:
             raise Refused("worker_full", "this worker has no room for the job")
-        folder = self._place.runs / f"{verified.clearance.request_id}.{envelope.nonce}"
-        control = Control(folder, self._store.folder, f"{self._workspace_id}.{self._agent.name}", self._boot)
+        folder = self.outbox.folder / f"{verified.clearance.request_id}.{envelope.nonce}"
+        control = Control(folder, self.store.folder, self.identity.mark, self.boot)
         control.begin_lease(envelope.away_sec)
         active = Active(
             envelope.nonce,
@@ -134,13 +98,17 @@ class JobHandler:
             envelope.away_sec,
         )
         with lease:
-            if not self._agent.enter(active):
+            if not self.agent.enter(active):
                 raise Refused("replayed", "this envelope is being worked on")
             try:
                 outcome = self._run(verified, active, runner)
+                kept = self._keep(verified, active, outcome)  # before it leaves: a status names a run, or its result
             finally:
-                self._agent.leave(active)
-        self._answer(verified, active, outcome)
+                self.agent.leave(active)
+        self.say(f"ended {active.request_id}: {outcome.status}")
+        with contextlib.suppress(Unavailable):  # it is in the outbox and is sent again
+            self.agent.send(kept.sealed, lasting=True)
+            kept.done.wait(_DONE_SECONDS)
 
     def _run(self, verified: VerifiedJob, active: Active, runner: Runner) -> Outcome:
         """Everything up to the outcome. Raises Refused, Unavailable: then nothing ran."""
@@ -152,31 +120,31 @@ class JobHandler:
         def fetch(sha256: str, offset: int) -> bytes:
             if time.time() >= until:
                 raise Refused(*_TOO_LATE)
-            return self._agent.fetch(active, sha256, offset)
+            return self.agent.fetch(active, sha256, offset)
 
         for item in verified.job.inputs:
-            self._store.take(item.sha256, item.size, fetch, keep=self._agent.inputs_in_use())
+            self.store.take(item.sha256, item.size, fetch, keep=self.agent.inputs_in_use())
         now = datetime.now(UTC)
         if now.timestamp() >= until:
             raise Refused(*_TOO_LATE)
-        self._journal.spend(verified.spent(now))
+        self.journal.spend(verified.spent(now))
         active.control.leased = since_boot()
-        if not self._agent.may_start(active):
-            self._journal.give_back(active.nonce)
+        if not self.agent.may_start(active):
+            self.journal.give_back(active.nonce)
             raise Refused("no_token", "the daemon gave no start token")
         active.control.run_folder.mkdir(mode=0o700)
-        self._say(f"started {active.request_id}")
+        self.say(f"started {active.request_id}")
         try:
             outcome = runner.run(verified.clearance, verified.job, active.control)
         except Exception as error:  # noqa: BLE001 - whatever a runner raises, the request must get its end
             return nothing_known(f"the runner failed ({type(error).__name__}); how far the request came is not known")
         if outcome.status == "unavailable":
             for sha256 in active.inputs:  # one of them may have gone bad here: the next run fetches it again
-                (self._store.folder / sha256).unlink(missing_ok=True)
+                (self.store.folder / sha256).unlink(missing_ok=True)
         return outcome
 
-    def _answer(self, verified: VerifiedJob, active: Active, outcome: Outcome) -> None:
-        """Sign the result, keep it, send it, and wait a little until the daemon has it."""
+    def _keep(self, verified: VerifiedJob, active: Active, outcome: Outcome) -> KeptResult:
+        """Sign the result, and put it on disk. Raises OSError."""
         folder = active.control.run_folder
         inline: dict[str, str] = {}
         room = limits.CLUSTER_INLINE_BYTES
@@ -184,7 +152,7 @@ class JobHandler:
             if 0 < item.size <= room and item.sha256 not in inline:
                 inline[item.sha256] = base64.b64encode((folder / "out" / item.path).read_bytes()).decode()
                 room -= item.size
-        sealed = self._agent.sealed(
+        sealed = self.agent.sealed(
             "result",
             nonce=active.nonce,
             request_id=active.request_id,
@@ -194,8 +162,4 @@ class JobHandler:
             inline=inline,
         )
         outputs = {item.sha256: folder / "out" / item.path for item in outcome.artifacts}
-        kept = self._outbox.keep(active.nonce, sealed, folder, outputs)
-        self._say(f"ended {active.request_id}: {outcome.status}")
-        with contextlib.suppress(Unavailable):  # it is in the outbox and is sent again
-            self._agent.send(sealed, lasting=True)
-            kept.done.wait(_DONE_SECONDS)
+        return self.outbox.keep(active.nonce, sealed, folder, outputs)

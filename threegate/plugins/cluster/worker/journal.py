@@ -3,7 +3,7 @@
 Invariant: `spend` returns only when the entry is on disk (fdatasync), and never twice for a nonce, an approval or a
 request, unless no start token came for it (`give_back`; the envelope's nonce stays spent); what was spent stays spent
 over a restart until every signature that could start it again has expired. A clock that was set back behind the last
-entry is a refusal, since an expired entry may be forgotten.
+entry, or behind the time when an expired entry was forgotten, is a refusal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import os
 import threading
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from threegate.core import canonical, durable, limits
 from threegate.core.errors import Refused, Unavailable
 
 LINES_BEFORE_REWRITE = 20_000
-"""Lines after which the journal is written again with what still counts."""
+"""Lines after which the journal is written again, before the next entry, with what still counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ class NonceJournal:
         self._requests: set[str] = set()
         self._latest = 0
         self._lines = 0
+        self._descriptor: int | None = None
+        """What is appended to. None: the file may end in a torn line, or is not open; it is written again first."""
         self._holder = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(self._holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -58,7 +60,7 @@ class NonceJournal:
             raise Unavailable(f"{path}: another worker works with this state folder") from None
         try:
             self._read()
-            self._descriptor = self._rewrite(now)
+            self._rewrite(now.timestamp())
         except OSError as error:
             os.close(self._holder)
             raise Unavailable(f"{path}: {error.strerror or error}") from None
@@ -68,7 +70,7 @@ class NonceJournal:
 
     def close(self) -> None:
         """Give the lock back."""
-        os.close(self._descriptor)
+        self._let_go()
         os.close(self._holder)
 
     def used(self, nonce: str) -> bool:
@@ -98,19 +100,13 @@ class NonceJournal:
             if self._latest - entry.at > limits.CLOCK_BEHIND_SECONDS:
                 raise Refused("clock_went_back", "the clock is behind the nonce journal; set it right")
             try:
-                durable.write_fd(self._descriptor, _line(entry), self._path)
-                durable.sync_fd(self._descriptor, self._path)
-                self._keep(entry)
-                self._lines += 1
-                if self._lines > LINES_BEFORE_REWRITE:
-                    old, now = self._descriptor, datetime.fromtimestamp(entry.at, UTC)
-                    self._descriptor = self._rewrite(now)
-                    os.close(old)
+                self._append(entry)
             except OSError as error:
-                self._keep(entry)  # it may be on disk: it counts as spent
                 raise Unavailable(
                     f"{self._path}: cannot be written ({error.strerror or error}); nothing is started"
                 ) from None
+            finally:
+                self._keep(entry)  # also what could not be written: it may be on disk
 
     def give_back(self, nonce: str) -> None:
         """No start token came, so approval and request may come again, in another envelope. What cannot be written
@@ -118,10 +114,26 @@ class NonceJournal:
         """
         with self._lock, contextlib.suppress(OSError):
             entry = replace(self._spent[nonce], approval="", request_id="", grant=None)
-            durable.write_fd(self._descriptor, _line(entry), self._path)
-            durable.sync_fd(self._descriptor, self._path)
+            self._append(entry)
             self._keep(entry)
-            self._lines += 1
+
+    def _append(self, entry: Spent) -> None:
+        """One more line, on disk. Raises OSError: part of it may be there."""
+        descriptor = self._descriptor
+        if descriptor is None or self._lines >= LINES_BEFORE_REWRITE:
+            descriptor = self._rewrite(entry.at)
+        try:
+            durable.write_fd(descriptor, _line(entry), self._path)
+            durable.sync_fd(descriptor, self._path)
+        except OSError:
+            self._let_go()
+            raise
+        self._lines += 1
+
+    def _let_go(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def _keep(self, entry: Spent) -> None:
         if (old := self._spent.get(entry.nonce)) is not None:
@@ -153,19 +165,25 @@ class NonceJournal:
                 ) from None
             self._keep(entry)
 
-    def _rewrite(self, now: datetime) -> int:
-        """Rewrite the journal without what has expired; returns the descriptor to append to."""
-        if self.clock_behind(now) <= limits.CLOCK_BEHIND_SECONDS:
-            kept = [entry for entry in self._spent.values() if entry.expires > now.timestamp()]
-        else:
+    def _rewrite(self, now: float) -> int:
+        """Write the journal again without what has expired; returns the descriptor to append to. Raises OSError.
+
+        What is forgotten has expired by every clock that is not refused later.
+        """
+        kept = [entry for entry in self._spent.values() if entry.expires + limits.CLOCK_BEHIND_SECONDS > now]
+        if self._latest - now > limits.CLOCK_BEHIND_SECONDS:
             kept = list(self._spent.values())
+        elif len(kept) < len(self._spent):
+            self._latest = max(self._latest, int(now))
         self._spent = {entry.nonce: entry for entry in kept}
         self._approvals = {entry.approval for entry in kept}
         self._requests = {entry.request_id for entry in kept}
         head = canonical.canonical_bytes({"latest": self._latest}) + b"\n"
+        self._let_go()
         durable.overwrite(self._path, head + b"".join(map(_line, kept)))
         self._lines = len(kept)
-        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return self._descriptor
 
 
 def _line(entry: Spent) -> bytes:

@@ -18,7 +18,7 @@ from threegate.approval.operators import Operators, load_operators
 from threegate.core import canonical, durable, limits
 from threegate.core.errors import Refused
 from threegate.plugins.cluster.notes import operators_digest
-from threegate.plugins.cluster.operators_act import Taken, check_operators, read_files, signed_files
+from threegate.plugins.cluster.operators_act import check_operators, read_files, signed_files
 
 
 def read_operators_file(path: Path) -> Operators:
@@ -67,14 +67,14 @@ class WorkerOperators:
         signed, files = read_files(note)
         try:
             kept = self._kept()
-            taken = Taken() if kept is None else Taken(int(kept["epoch"]), int(kept["number"]))
+            taken = (0, 0) if kept is None else (int(kept["epoch"]), int(kept["number"]))
         except (OSError, ValueError, TypeError):
             raise Refused("operators_changed", f"{self.kept} cannot be read; move it away") from None
-        next_ = check_operators(
-            signed, files, self.read(), taken, workspace_id=workspace_id, changed=self._changed(), now=now
+        epoch, number = check_operators(
+            signed, files, self.read(), taken, workspace_id=workspace_id, changed=last_change(self.path), now=now
         )
         over = operators_digest(read_operators_file(self.path))
-        value = {**signed_files(signed, files), "epoch": next_.epoch, "number": next_.number, "over": over}
+        value = {**signed_files(signed, files), "epoch": epoch, "number": number, "over": over}
         durable.overwrite(self.kept, canonical.canonical_bytes(value) + b"\n", 0o600)
         return files
 
@@ -89,12 +89,17 @@ class WorkerOperators:
             raise ValueError("not what a worker keeps")
         return value
 
-    def _changed(self) -> float:
-        times = [0.0]
-        for name in _names(self.path):
-            with suppress(FileNotFoundError):
-                times.append(name.stat().st_mtime)
-        return max(times)
+
+def last_change(path: Path) -> float:
+    """When one of the files changed last, in seconds since 1970: for one that was copied with its times, when that was.
+
+    Raises OSError.
+    """
+    times = [0.0]
+    for name in _names(path):
+        with suppress(FileNotFoundError):
+            times.append(name.stat().st_ctime)
+    return max(times)
 
 
 def _names(path: Path) -> tuple[Path, Path, Path]:

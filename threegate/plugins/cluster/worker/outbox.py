@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from threegate.core import durable, limits
@@ -20,7 +20,7 @@ from threegate.trail.workspace_key import VerifierKey
 _RESULT = "result.sealed"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KeptResult:
     """One result and the folder of its outputs."""
 
@@ -29,15 +29,19 @@ class KeptResult:
     folder: Path
     outputs: dict[str, Path]
     """sha256 → file."""
-    done: threading.Event
     since: float
+    """When it was kept, in seconds since 1970."""
+    done: threading.Event = field(default_factory=threading.Event)
+    sent: float = field(default_factory=time.monotonic)
+    """When it was last sent, or taken over."""
 
 
 class Outbox:
     """The run folders below one folder that hold a result. Safe for threads."""
 
     def __init__(self, folder: Path, key: VerifierKey) -> None:
-        self._folder = folder
+        self.folder = folder
+        """One folder for each run, until its result is with the daemon."""
         self._key = key
         self._lock = threading.Lock()
         self._kept: dict[str, KeptResult] = {}
@@ -45,37 +49,41 @@ class Outbox:
     def recover(self) -> list[str]:
         """Take over what a previous run left; what has no signed result is removed. Returns one line for each thing."""
         told = []
-        for folder in sorted(self._folder.iterdir()):
+        for folder in sorted(self.folder.iterdir()):
             try:
                 sealed = durable.read_regular(folder / _RESULT, max_bytes=limits.CLUSTER_SEALED_BYTES)
                 note = unseal(sealed, self._key, "result")
-                age = time.time() - (folder / _RESULT).lstat().st_mtime
+                since = (folder / _RESULT).lstat().st_mtime
             except (OSError, Refused):
                 remove_folder(folder)
                 told.append(f"removed the run {folder.name}, which has no result")
                 continue
-            if age > limits.CLUSTER_OUTBOX_SECONDS:
+            if time.time() - since > limits.CLUSTER_OUTBOX_SECONDS:
                 remove_folder(folder)
                 told.append(f"removed the run {folder.name}, whose result was never requested")
                 continue
             outputs = {item["sha256"]: folder / "out" / item["path"] for item in note["outcome"]["artifacts"]}
-            kept = KeptResult(str(note["nonce"]), sealed, folder, outputs, threading.Event(), time.monotonic())
-            self._kept[kept.nonce] = kept
+            self._kept[note["nonce"]] = KeptResult(note["nonce"], sealed, folder, outputs, since)
             told.append(f"the result of {folder.name} is sent again")
         return told
 
     def keep(self, nonce: str, sealed: bytes, folder: Path, outputs: dict[str, Path]) -> KeptResult:
         """Put a result on disk. Raises OSError."""
         durable.deliver(folder / _RESULT, sealed)
-        kept = KeptResult(nonce, sealed, folder, outputs, threading.Event(), time.monotonic())
+        kept = KeptResult(nonce, sealed, folder, outputs, time.time())
         with self._lock:
             self._kept[nonce] = kept
         return kept
 
     def waiting(self) -> list[KeptResult]:
-        """Results that the daemon has not acknowledged."""
+        """Results that the daemon has not acknowledged; one that is too old is removed."""
         with self._lock:
-            return list(self._kept.values())
+            kept = list(self._kept.values())
+        oldest = time.time() - limits.CLUSTER_OUTBOX_SECONDS
+        for item in kept:
+            if item.since < oldest:
+                self.drop(item.nonce)
+        return [item for item in kept if item.since >= oldest]
 
     def find(self, nonce: str) -> KeptResult | None:
         """The kept result of a nonce."""
@@ -83,7 +91,7 @@ class Outbox:
             return self._kept.get(nonce)
 
     def drop(self, nonce: str) -> None:
-        """The daemon has it: remove the run folder."""
+        """The daemon has it, or it is too old: remove the run folder."""
         with self._lock:
             kept = self._kept.pop(nonce, None)
         if kept is not None:

@@ -21,16 +21,16 @@ from typing import Any
 import celery.exceptions
 import celery.signals
 
+from threegate.approval.operators import Operators
 from threegate.core import durable, limits
 from threegate.core.errors import InvalidInput, Refused, Unavailable
 from threegate.core.settings import Settings, parse_settings
 from threegate.plugins.cluster.broker import FAULTS, TASK, Broker
 from threegate.plugins.cluster.celery import make_app
-from threegate.plugins.cluster.notes import operators_digest
 from threegate.plugins.cluster.worker.health import images_of, judges_by, look, quick_look
 from threegate.plugins.cluster.worker.heartbeat import Agent
 from threegate.plugins.cluster.worker.identity import Identity, read_identity
-from threegate.plugins.cluster.worker.job_handler import JobHandler, WorkerPlace
+from threegate.plugins.cluster.worker.job_handler import JobHandler
 from threegate.plugins.cluster.worker.journal import NonceJournal
 from threegate.plugins.cluster.worker.operators_file import WorkerOperators
 from threegate.plugins.cluster.worker.outbox import Outbox
@@ -40,6 +40,7 @@ from threegate.runners.machine import Budget
 
 _STOP_GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 10.0
+_STOPPING = "this worker is stopping"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,138 +67,115 @@ def run_worker(options: Options, say: Callable[[str], None]) -> None:
     settings = settings.but(runners=settings.runners.but(era=filled))
     boot = secrets.token_hex(8)
     operators = WorkerOperators(options.operators, options.state / "operators.taken", options.take_operators)
-    place = WorkerPlace(options.state, operators)
-    place.runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    runs = options.state / "runs"
+    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal = NonceJournal(options.state / "nonces.jsonl", now=datetime.now(UTC))
     try:
-        marked = f"{identity.workspace_id}.{identity.name}"
         run_here = [backend for backend in backends() if backend.on_workers]  # of the others there is nothing here
         for backend in run_here:
-            for line in backend.remove_orphans(marked, boot, settings.runners, place.runs):
+            for line in backend.remove_orphans(identity.mark, boot, settings.runners, runs):
                 say(line)
-        outbox = Outbox(place.runs, identity.key.public)
+        outbox = Outbox(runs, identity.key.public)
         for line in outbox.recover():
             say(line)
         agent = Agent(broker, identity.name, identity.key, identity.workspace_key, outbox, say)
         runners = {backend.name: make_runner(backend.name, settings) for backend in run_here}
-        handler = JobHandler(
-            agent,
-            place,
-            settings,
-            identity.workspace_id,
-            identity.workspace_key,
-            journal,
-            outbox,
-            Store(options.state / "store"),
-            runners,
-            Budget.of(settings.runners),
-            boot,
-            say,
-        )
-        _work(identity, broker, agent, handler, settings, operators, options, say)
+        store, budget = Store(options.state / "store"), Budget.of(settings.runners)
+        handler = JobHandler(agent, identity, operators, settings, journal, outbox, store, runners, budget, boot, say)
+        _Service(options, identity, settings, operators, agent, say).work(broker, handler)
         for runner in runners.values():
             runner.close()
     finally:
         journal.close()
 
 
-def _work(
-    identity: Identity,
-    broker: Broker,
-    agent: Agent,
-    handler: JobHandler,
-    settings: Settings,
-    trusted: WorkerOperators,
-    options: Options,
-    say: Callable[[str], None],
-) -> None:
-    """Doctor, then Celery until a stop is requested."""
-    stop = threading.Event()
-    operators = trusted.read()
-    agent.judges_by = {**judges_by(settings, operators, options.identity), "takes_operators": trusted.takes}
-    agent.take_operators = lambda note: _take_operators(agent, trusted, identity, note, say)
-    agent.capacity, agent.problem = look(settings, operators, options.state)
-    found = agent.problem
-    say(f"takes work: {found is None}" + (f" ({found})" if found else ""))
-    agent.start()
-    watch = threading.Thread(
-        target=_watch_health, args=(agent, found, settings, trusted, options, stop), name="health", daemon=True
-    )
-    watch.start()
-    app = make_app(broker, identity.name)
+@dataclass(frozen=True, slots=True)
+class _Service:
+    """A worker whose state is open and whose orphans are gone."""
 
-    @app.task(name=TASK, bind=True, max_retries=0)  # type: ignore[untyped-decorator]
-    def run(task: Any, *arguments: Any, **named: Any) -> None:
-        handler.take(arguments[0] if len(arguments) == 1 and not named else None, str(task.request.id))
+    options: Options
+    identity: Identity
+    settings: Settings
+    operators: WorkerOperators
+    agent: Agent
+    say: Callable[[str], None]
 
-    _quiet(say)
+    def work(self, broker: Broker, handler: JobHandler) -> None:
+        """Doctor, then Celery until a stop is requested. Raises Unavailable."""
+        agent, name = self.agent, self.identity.name
+        operators = self.operators.read()
+        agent.judges_by = self._judges_by(operators)
+        agent.take_operators = self._take_operators
+        agent.capacity, agent.problem = look(self.settings, operators, self.options.state)
+        found = agent.problem
+        self.say(f"takes work: {found is None}" + (f" ({found})" if found else ""))
+        agent.start()
+        stop = threading.Event()
+        threading.Thread(target=self._watch_health, args=(found, stop), name="health", daemon=True).start()
+        app = make_app(broker, name)
 
-    def stopping(**_: Any) -> None:
-        agent.problem = "this worker is stopping"
-        threading.Thread(target=_interrupt_later, args=(agent,), daemon=True).start()
+        @app.task(name=TASK, bind=True, max_retries=0)  # type: ignore[untyped-decorator]
+        def run(task: Any, *arguments: Any, **named: Any) -> None:
+            handler.take(arguments[0] if len(arguments) == 1 and not named else None, str(task.request.id))
 
-    celery.signals.worker_shutting_down.connect(stopping, weak=False)
-    rows = sum(agent.capacity.rows.values())
-    worker = app.Worker(
-        hostname=f"{identity.name}@{identity.workspace_id[:11]}",
-        pool="threads",
-        concurrency=max(2, rows + 2),
-        without_gossip=True,
-        without_mingle=True,
-        without_heartbeat=True,
-        task_events=False,
-        consumer_cls="threegate.plugins.cluster.worker.celery_consumer:JobConsumer",
-        quiet=True,
-    )
-    try:
-        worker.start()
-        if worker.exitcode:
-            raise Unavailable(
-                f"{identity.name}: ended; the broker refuses its certificate, or the line before says why"
-            )
-    finally:
-        stop.set()
-        agent.close()
+        _quiet(self.say)
+
+        def stopping(**_: Any) -> None:
+            agent.problem = _STOPPING
+            threading.Thread(target=_interrupt_later, args=(agent,), daemon=True).start()
+
+        celery.signals.worker_shutting_down.connect(stopping, weak=False)
+        worker = app.Worker(
+            hostname=f"{name}@{self.identity.workspace_id[:11]}",
+            pool="threads",
+            concurrency=max(2, sum(agent.capacity.rows.values()) + 2),
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+            task_events=False,
+            consumer_cls="threegate.plugins.cluster.worker.celery_consumer:JobConsumer",
+            quiet=True,
+        )
+        try:
+            worker.start()
+            if worker.exitcode:
+                raise Unavailable(f"{name}: ended; the broker refuses its certificate, or the line before says why")
+        finally:
+            stop.set()
+            agent.close()
+
+    def _judges_by(self, operators: Operators) -> dict[str, str | int]:
+        told = judges_by(self.settings, operators, self.options.identity)
+        return {**told, "takes_operators": self.operators.takes}
+
+    def _watch_health(self, found: str | None, stop: threading.Event) -> None:
+        """Look now and then at what can change; what the start found stays."""
+        agent = self.agent
+        while not stop.wait(_LOOK_SECONDS):
+            operators = self.operators.read()
+            now = found or quick_look(operators, self.options.state), self._judges_by(operators)
+            if agent.problem == _STOPPING:
+                return
+            if now != (agent.problem, agent.judges_by):
+                agent.problem, agent.judges_by = now
+                agent.tell_now()
+
+    def _take_operators(self, note: Mapping[str, Any]) -> None:
+        """Take the operators files of a note, or say why not."""
+        try:
+            taken = self.operators.take(note, workspace_id=self.identity.workspace_id, now=datetime.now(UTC))
+        except (Refused, Unavailable, OSError) as error:
+            self.say(f"operators files that came were not taken: {error}")
+            return
+        names = ", ".join(sorted({entry.name for entry in taken.entries}))
+        self.say(f"took operators files that an operator signed; operators are now: {names}")
+        self.agent.judges_by = self._judges_by(taken)
+        self.agent.tell_now()
 
 
 def _interrupt_later(agent: Agent) -> None:
     time.sleep(_STOP_GRACE_SECONDS)
     agent.interrupt_all()
-
-
-def _watch_health(
-    agent: Agent,
-    found: str | None,
-    settings: Settings,
-    trusted: WorkerOperators,
-    options: Options,
-    stop: threading.Event,
-) -> None:
-    """Look now and then at what can change; what the start found stays."""
-    while not stop.wait(_LOOK_SECONDS):
-        operators = trusted.read()
-        problem = found or quick_look(operators, options.state)
-        judged = {**judges_by(settings, operators, options.identity), "takes_operators": trusted.takes}
-        if agent.problem == "this worker is stopping":
-            return
-        if (problem, judged) != (agent.problem, agent.judges_by):
-            agent.problem, agent.judges_by = problem, judged
-            agent.tell_now()
-
-
-def _take_operators(
-    agent: Agent, trusted: WorkerOperators, identity: Identity, note: Mapping[str, Any], say: Callable[[str], None]
-) -> None:
-    """Take the operators files of a note, or say why not."""
-    try:
-        taken = trusted.take(note, workspace_id=identity.workspace_id, now=datetime.now(UTC))
-    except (Refused, Unavailable, OSError) as error:
-        say(f"operators files that came were not taken: {error}")
-        return
-    names = ", ".join(sorted({entry.name for entry in taken.entries}))
-    say(f"took operators files that an operator signed; operators are now: {names}")
-    agent.judges_by = {**agent.judges_by, "operators_sha256": operators_digest(taken)}
-    agent.tell_now()
 
 
 def _settings(path: Path | None) -> Settings:

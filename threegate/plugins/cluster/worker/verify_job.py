@@ -107,7 +107,7 @@ def check_envelope(envelope: JobEnvelope, trust: Trust, journal: NonceJournal, *
 
 def _request_of(envelope: JobEnvelope, trust: Trust, now: datetime) -> Request:
     report = read_request(
-        envelope.request_bytes,
+        envelope.request,
         path=envelope.file_name,
         settings=trust.settings.request,
         now=now,
@@ -124,7 +124,7 @@ def _job_of(envelope: JobEnvelope, request: Request) -> Job:
     try:
         job = build_job(
             request,
-            input_sizes={item.sha256: item.size for item in envelope.inputs},
+            input_sizes=envelope.inputs,
             platform=envelope.platform_value(),
             write_class=envelope.write_class,
             time_cap_sec=envelope.time_cap_sec,
@@ -135,7 +135,7 @@ def _job_of(envelope: JobEnvelope, request: Request) -> Job:
         raise Refused("input_missing", "the envelope lacks an input that the request declares") from None
     if job.digest != envelope.job_sha256:
         raise Refused("job_changed", "the request means another job here than the daemon says")
-    if job.meaning()["limits"] != envelope.limits or len(envelope.inputs) != len({item.sha256 for item in job.inputs}):
+    if job.meaning()["limits"] != envelope.limits or envelope.inputs.keys() != {item.sha256 for item in job.inputs}:
         raise Refused("job_changed", "the envelope's limits or inputs are not those of the job")
     if BACKENDS[job.backend].container and job.seccomp_sha256 != policy_facts()["seccomp"]:
         raise Refused("job_changed", "the job names another seccomp profile than this version has")
@@ -154,7 +154,7 @@ def _facts(
     return LaunchFacts(
         request=request,
         job=job,
-        signature=envelope.signature_bytes,
+        signature=envelope.signature,
         operators=trust.operators,
         recorded_operators=trust.operators.digests,
         workspace_id=trust.workspace_id,
@@ -164,11 +164,11 @@ def _facts(
         settings=trust.settings,
         now=now,
         clock_behind_sec=journal.clock_behind(now),
-        pinned={item.sha256: PinnedFile(item.size) for item in envelope.inputs},
+        pinned={sha256: PinnedFile(size) for sha256, size in envelope.inputs.items()},
         nonce_used=journal.used,
         id_used=journal.ran(request.request_id),
         shown_sha256=None,
-        countersignatures=envelope.countersignature_bytes,
+        countersignatures=envelope.countersignatures,
         requesters=_requesters(trust.settings, envelope),
         owner=envelope.owner,
         was_approved=True,
