@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -94,10 +95,9 @@ def _seen(workspace: Workspace, place: Path, item: InputFile, kept: ExitStack) -
         else:
             # Who may write there could put other bytes under its name, or into it, after the digest was computed: a
             # passkey signs what its page showed.
-            named, descriptor = _temporary(workspace, kept)
-            named.unlink()
-            path = Path(f"/proc/self/fd/{descriptor}")
-            sha256, size = _stream(source, descriptor, path, shown)
+            copy = kept.enter_context(tempfile.TemporaryFile(dir=workspace.inputs)).fileno()  # noqa: SIM115 - `kept` does
+            path = Path(f"/proc/self/fd/{copy}")
+            sha256, size = _stream(source, copy, path, shown)
     except OSError as error:
         raise Unavailable(f"{shown}: cannot be read here ({error.strerror})") from None
     finally:
@@ -141,7 +141,9 @@ def _open(workspace: Workspace, place: Path, name: str) -> tuple[int, str]:
 def _copy(workspace: Workspace, place: Path, item: InputFile, kept: ExitStack) -> InputCopy:
     source, shown = _open(workspace, place, item.name)
     try:
-        temporary, descriptor = _temporary(workspace, kept)
+        temporary = workspace.inputs / f".tmp-{secrets.token_hex(8)}"
+        descriptor = file_locks.create_locked(temporary)
+        kept.callback(os.close, descriptor)
         kept.callback(temporary.unlink, missing_ok=True)
         sha256, size = _stream(source, descriptor, temporary, shown)
         os.fchmod(descriptor, _MODE)
@@ -152,14 +154,6 @@ def _copy(workspace: Workspace, place: Path, item: InputFile, kept: ExitStack) -
         os.close(source)
     _check_digest(sha256, item, shown)
     return InputCopy(item.name, sha256, size, temporary)
-
-
-def _temporary(workspace: Workspace, kept: ExitStack) -> tuple[Path, int]:
-    """A new file of ours, locked and open until `kept` closes. Raises OSError."""
-    path = workspace.inputs / f".tmp-{secrets.token_hex(8)}"
-    descriptor = file_locks.create_locked(path)
-    kept.callback(os.close, descriptor)
-    return path, descriptor
 
 
 def _stream(source: int, descriptor: int, target: Path, shown: str) -> tuple[str, int]:

@@ -26,7 +26,9 @@ def test_its_start_leaves_the_answers_to_callers(tmp_path: Path, monkeypatch: py
     def swept(*_: object) -> None:
         raise Swept
 
-    told = SimpleNamespace(name="w", workspace_id="ws-1", key=SimpleNamespace(public=SimpleNamespace(render=str)))
+    told = SimpleNamespace(
+        name="w", workspace_id="ws-1", mark="ws-1.w", key=SimpleNamespace(public=SimpleNamespace(render=str))
+    )
     monkeypatch.setattr(service, "read_identity", lambda _: told)
     monkeypatch.setattr(service, "Broker", lambda *_: SimpleNamespace(check=lambda: None))
     monkeypatch.setattr(service, "images_of", lambda _: ("", ""))

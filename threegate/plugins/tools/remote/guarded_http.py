@@ -272,9 +272,9 @@ class Request:
             secure.do_handshake()
         except TimeoutError:
             raise _late(self._what) from None
-        except ssl.SSLEOFError:
-            raise self._broken() from None
         except ssl.SSLError as error:
+            if self._stopped or isinstance(error, ssl.SSLEOFError):  # a stop, too, is no end that TLS knows
+                raise self._broken() from None
             why = getattr(error, "verify_message", "") or error.reason or "no TLS"
             raise ExchangeError(f"{self._what}: the certificate of {host} is not good: {why}", "unreachable") from None
         except (OSError, ValueError):
