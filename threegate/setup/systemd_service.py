@@ -397,7 +397,7 @@ def _give_workspace(workspace: Workspace, name: str) -> None:
 
 
 def _give_state(source: Path, workspace_id: str, name: str) -> None:
-    """Move the key, the stored head and what plugins keep in files beside them; the index is made again."""
+    """Move the key, the stored head and what plugins keep in files beside them; the index is recreated."""
     account = _Account.of(name)
     assert account.uid is not None
     index = UserState(source).index_file

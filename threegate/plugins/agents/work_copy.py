@@ -29,7 +29,7 @@ from threegate.plugins.agents.project_ignores import gather, to_bytes
 from threegate.plugins.agents.project_survey import Original, Survey, survey
 from threegate.plugins.changes.make import utf_8
 from threegate.plugins.changes.project import ProjectError
-from threegate.runners.jail.jail import HOME, Account, Bound, Layered
+from threegate.runners.jail.jail import HOME, INBOX, RESULTS, VERDICTS, Account, Bound, Layered
 
 UPPER, SCRATCH, NAMES, TREE = "upper", "scratch", "names", "tree"
 INDEX: Final = "index"
@@ -39,7 +39,7 @@ _GIT_OBJECTS: Final = "/run/git-objects"
 CopyKind = Literal["overlay", "plain"]
 
 
-_OF_THE_JAIL: Final = ("/run/inbox", "/run/verdicts", "/run/results", "/dev", "/proc", "/sys")
+_OF_THE_JAIL: Final = (INBOX, VERDICTS, RESULTS, _GIT_OBJECTS, "/dev", "/proc", "/sys")
 """Where an agent's jail has something else; its home may have a project inside."""
 
 

@@ -29,6 +29,9 @@ from threegate.core.errors import Unavailable
 from threegate.runners.jail import seccomp_programs
 
 HOME: Final = "/home/agent"
+INBOX: Final = "/run/inbox"
+VERDICTS: Final = "/run/verdicts"
+RESULTS: Final = "/run/results"
 DOOR: Final = "/run/door.sock"
 MODEL: Final = "/run/model.sock"
 HOSTS: Final = "/run/hosts.sock"

@@ -128,7 +128,9 @@ def test_a_folder_is_where_it_is_outside(place: str, tmp_path: Path) -> None:
     assert (project / "new.txt").exists()
 
 
-@pytest.mark.parametrize("place", ["/home/agent", "/run/inbox/p", "/run/results", "/dev/p", "/proc/1/task"])
+@pytest.mark.parametrize(
+    "place", ["/home/agent", "/run/inbox/p", "/run/results", "/run/git-objects", "/dev/p", "/proc/1/task"]
+)
 def test_no_project_takes_the_place_of_what_is_the_jails(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its requests would be written into the project, or its jail could not be made."""
     monkeypatch.setattr(Path, "resolve", lambda self, strict=False: self)
