@@ -93,6 +93,14 @@ def test_a_draft_of_the_agents_own_calls_no_other_tool(tools: ToolBench, choice:
                 requested_call(tools.workspace, held.index, call, os.geteuid())
 
 
+def test_a_run_that_the_trail_does_not_know_calls_nothing(tools: ToolBench) -> None:
+    """What was chosen for it is unknown."""
+    call = tool_call("hub", "issue", tools.manifest.digest, CALL)
+    with tools.bench.context.trail.locked() as held, pytest.raises(Refused, match="is not in the trail") as refused:
+        requested_call(tools.workspace, held.index, call, "ar-20260101-000000z-00000000")
+    assert refused.value.code == "tools_unknown"
+
+
 def test_a_choice_survives_the_saved_index(tools: ToolBench) -> None:
     run = tools.run(tools=("hub/issue", "other"))
     with tools.bench.context.trail.locked() as held:

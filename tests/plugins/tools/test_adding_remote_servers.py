@@ -77,7 +77,7 @@ def test_added_seen_and_called(bench: Bench, remote: LittleRemote) -> None:
     call = tool_call("tracker", "echo", manifest.digest, {"text": "x"})
     assert call_lacks(bench.workspace, Settings(), call) is None
     with bench.context.trail.locked() as held:
-        action = requested_call(bench.workspace, held.index, call).action
+        action = requested_call(bench.workspace, held.index, call, None).action
     assert isinstance(action, BoundCall) and action.sends_out and not action.stateful and not action.in_container
     assert action.host.meaning()["url"] == remote.url and action.host.meaning()["argv"] == []
     reach = action.exposure("/", ()).reach

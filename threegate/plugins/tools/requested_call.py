@@ -51,7 +51,7 @@ class RequestedCall(Bound):
         return tool_claims(self.tool, of_function=self.action.by_caller)
 
 
-def requested_call(workspace: Workspace, index: TrailIndex, call: Action, owner: Owner | None = None) -> RequestedCall:
+def requested_call(workspace: Workspace, index: TrailIndex, call: Action, owner: Owner | None) -> RequestedCall:
     """What is pinned about a call's server and tool, and what a stateful server has done for `owner`, the
     requester; `index` is of the locked trail. Raises Refused.
 
@@ -75,6 +75,10 @@ def requested_call(workspace: Workspace, index: TrailIndex, call: Action, owner:
     if manifest.place == "caller" and isinstance(owner, str):
         raise Refused("tools_unknown", f"{call.server}: functions of a program; a run of an agent cannot call them")
     run = index.run(owner)
+    if isinstance(owner, str) and owner not in index.known_runs:
+        raise Refused(
+            "tools_unknown", f"{call.server}: the run {owner} is not in the trail, so what it may call is unknown"
+        )
     if run is not None and not is_chosen(run.tools, call.server, call.tool):
         raise Refused(
             "tools_unknown", f"{call.server}/{call.tool} is not among the tools of this run ({', '.join(run.tools)})"
@@ -105,9 +109,7 @@ def call_lacks(workspace: Workspace, settings: Settings, call: Action) -> Doctor
     return None
 
 
-def call_problem(
-    workspace: Workspace, index: TrailIndex, call: Action, owner: Owner | None = None
-) -> tuple[str, str] | None:
+def call_problem(workspace: Workspace, index: TrailIndex, call: Action, owner: Owner | None) -> tuple[str, str] | None:
     """The rule and words about a call that matches nothing pinned here, or that is not for this requester."""
     try:
         requested_call(workspace, index, call, owner)
